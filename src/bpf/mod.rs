@@ -1,0 +1,1 @@
+//! Loads and attaches the steering program.

@@ -1,0 +1,1 @@
+//! Read side of the forwarding state.

@@ -1,0 +1,1 @@
+//! Pinned threads that move batches of frames.
