@@ -24,12 +24,7 @@
 )]
 #![cfg_attr(
     test,
-    expect(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        reason = "a test may fail loudly"
-    )
+    expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")
 )]
 
 pub mod bpf;
