@@ -1,1 +1,6 @@
-//! Read side of the forwarding state.
+//! Read side of the forwarding state: pure data, looked up by `datapath`, built by `control`. No I/O, no locks.
+
+pub mod fdb;
+pub mod network;
+pub mod snapshot;
+pub mod vtep;

@@ -12,7 +12,7 @@ impl Sum {
     /// Adds bytes that start at an even offset of the checksummed data; an odd last byte is padded with zero.
     #[inline]
     #[must_use]
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn bytes(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
         let mut total = self.0;
         for word in words {
@@ -27,21 +27,28 @@ impl Sum {
 
     /// Adds bytes that start at an odd offset: their folded sum counts with its bytes swapped (RFC 1071 section 2B).
     #[must_use]
-    pub fn add_at_odd(self, bytes: &[u8]) -> Self {
-        Self(self.0 + u64::from(Self::ZERO.add(bytes).fold().swap_bytes()))
+    pub fn bytes_at_odd(self, bytes: &[u8]) -> Self {
+        Self(self.0 + u64::from(Self::ZERO.bytes(bytes).fold().swap_bytes()))
     }
 
     /// Adds one 16-bit field given in host order.
     #[inline]
     #[must_use]
-    pub fn add_u16(self, host: u16) -> Self {
+    pub fn word(self, host: u16) -> Self {
         Self(self.0 + u64::from(host.to_be()))
+    }
+
+    /// Adds another sum.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0 + other.0)
     }
 
     /// Takes one 16-bit field, given as it stands in memory, out of the sum (RFC 1624).
     #[inline]
     #[must_use]
-    pub fn sub_bytes(self, field: [u8; 2]) -> Self {
+    pub fn without(self, field: [u8; 2]) -> Self {
         Self(self.0 + u64::from(!u16::from_ne_bytes(field)))
     }
 
@@ -88,7 +95,7 @@ impl Sum {
 #[must_use]
 pub fn pseudo_header(src: &[u8], dst: &[u8], protocol: u8, length: u32) -> Sum {
     let [a, b, c, d] = length.to_be_bytes();
-    Sum::ZERO.add(src).add(dst).add(&[a, b, c, d]).add(&[0, protocol])
+    Sum::ZERO.bytes(src).bytes(dst).bytes(&[a, b, c, d]).bytes(&[0, protocol])
 }
 
 #[cfg(test)]
@@ -110,10 +117,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn agrees_with_the_reference_however_it_is_split(bytes: Vec<u8>, cut: proptest::sample::Index) {
-            proptest::prop_assert_eq!(Sum::ZERO.add(&bytes).finish(), reference(&bytes));
+            proptest::prop_assert_eq!(Sum::ZERO.bytes(&bytes).finish(), reference(&bytes));
             let (a, b) = bytes.split_at(cut.index(bytes.len() + 1));
-            let sum = Sum::ZERO.add(a);
-            let sum = if a.len() % 2 == 0 { sum.add(b) } else { sum.add_at_odd(b) };
+            let sum = Sum::ZERO.bytes(a);
+            let sum = if a.len() % 2 == 0 { sum.bytes(b) } else { sum.bytes_at_odd(b) };
             proptest::prop_assert_eq!(sum.finish(), reference(&bytes));
         }
     }
@@ -121,13 +128,13 @@ mod tests {
     #[test]
     fn all_ones_fold_without_overflow() {
         assert_eq!(Sum(u64::MAX).fold(), 0xffff);
-        assert_eq!(Sum::ZERO.add(&[0xff; 9216]).finish(), [0, 0]);
-        assert_eq!(Sum::ZERO.add(&[0xff; 9216]).finish_udp(), [0xff, 0xff]);
+        assert_eq!(Sum::ZERO.bytes(&[0xff; 9216]).finish(), [0, 0]);
+        assert_eq!(Sum::ZERO.bytes(&[0xff; 9216]).finish_udp(), [0xff, 0xff]);
     }
 
     #[test]
     fn a_field_taken_out_and_put_back_changes_nothing() {
-        let sum = Sum::ZERO.add(&[1, 2, 3, 4, 5, 6]);
-        assert_eq!(sum.sub_bytes([3, 4]).add_u16(0x0304).finish(), sum.finish());
+        let sum = Sum::ZERO.bytes(&[1, 2, 3, 4, 5, 6]);
+        assert_eq!(sum.without([3, 4]).word(0x0304).finish(), sum.finish());
     }
 }

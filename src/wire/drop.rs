@@ -57,7 +57,6 @@ labelled! {
         InnerIpTruncated = "inner_ip_truncated", "The inner IP header is cut, so the outer ECN mark has nowhere to go.";
         InnerVlan = "inner_vlan", "A VLAN tag inside a network that has none (RFC 7348 section 6.1).";
         InnerSrcInvalid = "inner_src_invalid", "The inner source MAC is a group address.";
-        InnerSrcIsLocalMac = "inner_src_is_local_mac", "The inner source MAC belongs to this host: a loop or a spoof.";
         LinkLocalReservedMac = "link_local_reserved_mac", "Destination 01:80:c2:00:00:0x (pause, LLDP, LACP) never leaves its link.";
         EcnCeOnNotEct = "ecn_ce_on_not_ect", "Outer CE on a packet that is not ECN capable (RFC 6040 section 4.2).";
         UnknownUnicast = "unknown_unicast", "The destination MAC is in no FDB entry of this network.";

@@ -66,7 +66,7 @@ impl Header {
 #[inline]
 #[must_use]
 pub fn checksum_is_valid(bytes: &[u8], header_len: usize) -> bool {
-    bytes.get(..header_len).is_some_and(|header| Sum::ZERO.add(header).is_valid())
+    bytes.get(..header_len).is_some_and(|header| Sum::ZERO.bytes(header).is_valid())
 }
 
 /// Writes the TOS byte and corrects the header checksum by the difference (RFC 1624 equation 3), so that a checksum
@@ -79,7 +79,7 @@ pub fn set_tos(bytes: &mut [u8], tos: u8) {
         return;
     }
     let [.., c0, c1, _, _, _, _, _, _, _, _] = *header;
-    let sum = Sum::ZERO.add(&[!c0, !c1]).sub_bytes([vihl, old]).add(&[vihl, tos]);
+    let sum = Sum::ZERO.bytes(&[!c0, !c1]).without([vihl, old]).bytes(&[vihl, tos]);
     let [n0, n1] = sum.finish();
     header[TOS] = tos;
     header[CHECKSUM] = n0;
@@ -98,7 +98,7 @@ mod tests {
 
     fn sample() -> [u8; 20] {
         let mut h = [0x45, 0x68, 0, 60, 7, 0x77, 0x40, 0, 64, 17, 0, 0, 10, 100, 0, 2, 10, 100, 0, 1];
-        let sum = Sum::ZERO.add(&h).finish();
+        let sum = Sum::ZERO.bytes(&h).finish();
         h[10..12].copy_from_slice(&sum);
         h
     }

@@ -113,11 +113,12 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn pad_to_minimum(&mut self) {
         let missing = MIN_FRAME_LEN.saturating_sub(self.len());
-        if missing > 0 && self.tail_len == 0 {
-            if let Some(padding) = self.buffer.get_mut(self.end..self.end + missing) {
-                padding.fill(0);
-                self.end += missing;
-            }
+        if missing > 0
+            && self.tail_len == 0
+            && let Some(padding) = self.buffer.get_mut(self.end..self.end + missing)
+        {
+            padding.fill(0);
+            self.end += missing;
         }
     }
 
@@ -128,13 +129,13 @@ impl<'a> Packet<'a> {
         let head = self.head().get(offset..)?;
         let mut left = len.saturating_sub(head.len());
         let mut at_odd = head.len() % 2 == 1;
-        let mut sum = Sum::ZERO.add(head.get(..len).unwrap_or(head));
+        let mut sum = Sum::ZERO.bytes(head.get(..len).unwrap_or(head));
         if left > self.tail_len {
             return None;
         }
         for frame in self.tail {
             let piece = frame.get(..left).unwrap_or(frame);
-            sum = if at_odd { sum.add_at_odd(piece) } else { sum.add(piece) };
+            sum = if at_odd { sum.bytes_at_odd(piece) } else { sum.bytes(piece) };
             at_odd ^= piece.len() % 2 == 1;
             left -= piece.len();
         }
@@ -192,7 +193,7 @@ mod tests {
             let p = Packet::new(&mut head, 0, a, &tail);
             let offset = offset.index(a);
             let len = len.index(bytes.len() - offset + 1);
-            let expected = Sum::ZERO.add(&bytes[offset..offset + len]).finish();
+            let expected = Sum::ZERO.bytes(&bytes[offset..offset + len]).finish();
             proptest::prop_assert_eq!(p.sum(offset, len).unwrap().finish(), expected);
             proptest::prop_assert!(p.sum(offset, bytes.len() - offset + 1).is_none());
         }

@@ -1,0 +1,185 @@
+//! A tenant's frame: the fields that a tunnel needs, the entropy for the outer source port, and the completion of
+//! partial checksums.
+
+use super::verdict::{Observer, Step};
+use crate::wire::checksum::{Sum, pseudo_header};
+use crate::wire::drop::{DropReason, Note};
+use crate::wire::ethernet::{self, EtherType, Mac};
+use crate::wire::packet::Packet;
+use crate::wire::{ipv4, ipv6, roce, udp};
+
+const UDP_CHECKSUM: usize = 6;
+const TCP_CHECKSUM: usize = 16;
+
+/// What the datapath knows of a tenant's frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Inner {
+    /// Destination MAC.
+    pub dst: Mac,
+    /// TOS or traffic class byte; 0 when the frame is not IP.
+    pub tos: u8,
+    /// Hash of the flow: 5-tuple, for RoCEv2 with the destination QP, for other frames the MACs.
+    pub entropy: u64,
+}
+
+/// Layer 4 of a whole, not fragmented packet.
+struct Layer4 {
+    protocol: u8,
+    offset: usize,
+    len: usize,
+    pseudo: Sum,
+}
+
+/// Reads a frame that a local port sent, and completes its TCP or UDP checksum when the sender left that to a NIC
+/// which a virtual link does not have.
+///
+/// # Errors
+/// `FrameTooShort`, `LinkLocalReservedMac`, `InnerSrcInvalid`, `InnerVlan`.
+#[inline]
+pub fn accept<O: Observer>(o: &mut O, packet: &mut Packet<'_>) -> Result<Inner, DropReason> {
+    let eth = ethernet::Header::parse(packet.head()).ok_or(DropReason::FrameTooShort)?;
+    o.step(Step::Inner { dst: eth.dst, src: eth.src, ethertype: eth.ethertype });
+    check_ethernet(&eth)?;
+    let (inner, layer4) = read(&eth, packet.head());
+    if let Some(layer4) = layer4
+        && complete_checksum(packet, &layer4)
+    {
+        o.note(Note::ChecksumCompleted);
+    }
+    Ok(inner)
+}
+
+/// Reads a frame that was accepted before.
+#[must_use]
+pub fn reread(packet: &Packet<'_>) -> Option<Inner> {
+    let eth = ethernet::Header::parse(packet.head())?;
+    Some(read(&eth, packet.head()).0)
+}
+
+/// What no tenant may send, nor a peer pass on.
+#[inline]
+pub fn check_ethernet(eth: &ethernet::Header) -> Result<(), DropReason> {
+    if eth.dst.is_link_local_reserved() {
+        return Err(DropReason::LinkLocalReservedMac);
+    }
+    if eth.src.is_group() {
+        return Err(DropReason::InnerSrcInvalid);
+    }
+    if eth.ethertype.is_vlan() {
+        return Err(DropReason::InnerVlan);
+    }
+    Ok(())
+}
+
+#[inline]
+fn read(eth: &ethernet::Header, head: &[u8]) -> (Inner, Option<Layer4>) {
+    let l3 = head.get(ethernet::HEADER_LEN..).unwrap_or_default();
+    let parsed = match eth.ethertype {
+        EtherType::IPV4 => read_v4(l3),
+        EtherType::IPV6 => read_v6(l3),
+        _ => None,
+    };
+    match parsed {
+        Some((tos, entropy, layer4)) => (Inner { dst: eth.dst, tos, entropy }, layer4),
+        None => {
+            let entropy = mix(eth.dst.to_u64(), eth.src.to_u64() ^ u64::from(eth.ethertype.0) << 48);
+            (Inner { dst: eth.dst, tos: 0, entropy }, None)
+        }
+    }
+}
+
+#[inline]
+fn read_v4(l3: &[u8]) -> Option<(u8, u64, Option<Layer4>)> {
+    let ip = ipv4::Header::parse(l3)?;
+    let [a, b, c, d] = ip.src;
+    let [e, f, g, h] = ip.dst;
+    let addresses = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    // All fragments of a datagram hash alike: only the first has ports.
+    if ip.is_fragment() {
+        return Some((ip.tos, mix(addresses, u64::from(ip.protocol)), None));
+    }
+    let l4 = l3.get(ip.header_len..).unwrap_or_default();
+    let entropy = mix(addresses, u64::from(ip.protocol) ^ flow_bits(ip.protocol, l4));
+    let layer4 = usize::from(ip.total_len).checked_sub(ip.header_len).map(|len| Layer4 {
+        protocol: ip.protocol,
+        offset: ethernet::HEADER_LEN + ip.header_len,
+        len,
+        pseudo: pseudo_header(&ip.src, &ip.dst, ip.protocol, u32::try_from(len).unwrap_or(0)),
+    });
+    Some((ip.tos, entropy, layer4))
+}
+
+#[inline]
+fn read_v6(l3: &[u8]) -> Option<(u8, u64, Option<Layer4>)> {
+    let ip = ipv6::Header::parse(l3)?;
+    let halves = |addr: [u8; 16]| {
+        let both = u128::from_be_bytes(addr);
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves of a 128-bit number")]
+        let mixed = mix((both >> 64) as u64, both as u64);
+        mixed
+    };
+    let addresses = halves(ip.src) ^ halves(ip.dst).rotate_left(32);
+    let upper = ipv6::upper_layer(l3, ip.next_header).filter(|u| !u.first_fragment && !u.later_fragment);
+    let Some(upper) = upper else {
+        return Some((ip.traffic_class, mix(addresses, u64::from(ip.next_header)), None));
+    };
+    let l4 = l3.get(upper.offset..).unwrap_or_default();
+    let entropy = mix(addresses, u64::from(upper.protocol) ^ flow_bits(upper.protocol, l4));
+    let layer4 =
+        (usize::from(ip.payload_len) + ipv6::HEADER_LEN).checked_sub(upper.offset).map(|len| Layer4 {
+            protocol: upper.protocol,
+            offset: ethernet::HEADER_LEN + upper.offset,
+            len,
+            pseudo: pseudo_header(&ip.src, &ip.dst, upper.protocol, u32::try_from(len).unwrap_or(0)),
+        });
+    Some((ip.traffic_class, entropy, layer4))
+}
+
+/// Ports in bits 8 to 39, the destination QP of RoCEv2 in bits 40 to 63.
+#[inline]
+fn flow_bits(protocol: u8, l4: &[u8]) -> u64 {
+    if !matches!(protocol, udp::PROTOCOL | udp::PROTOCOL_TCP) {
+        return 0;
+    }
+    let Some(ports) = l4.first_chunk::<4>() else { return 0 };
+    let bits = u64::from(u32::from_be_bytes(*ports)) << 8;
+    let [.., d0, d1] = *ports;
+    if protocol == udp::PROTOCOL && u16::from_be_bytes([d0, d1]) == roce::PORT {
+        let bth = l4.get(udp::HEADER_LEN..).and_then(roce::Bth::parse);
+        return bits | u64::from(bth.map_or(0, |b| b.dest_qp)) << 40;
+    }
+    bits
+}
+
+/// 64 × 64 → 128-bit multiply, folded: two multiplications at most stand between a flow and its entropy.
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
+    #[expect(clippy::cast_possible_truncation, reason = "folds the two halves")]
+    let folded = (product >> 64) as u64 ^ product as u64;
+    folded
+}
+
+/// A field that holds just the pseudo-header's sum is what a sender with checksum offload leaves. Completing writes
+/// the checksum of what is there, so a packet whose right checksum happens to look partial is not changed.
+#[inline]
+fn complete_checksum(packet: &mut Packet<'_>, l4: &Layer4) -> bool {
+    let field = match l4.protocol {
+        udp::PROTOCOL => l4.offset + UDP_CHECKSUM,
+        udp::PROTOCOL_TCP => l4.offset + TCP_CHECKSUM,
+        _ => return false,
+    };
+    let Some(stored) = packet.head().get(field..).and_then(|b| b.first_chunk::<2>()).copied() else {
+        return false;
+    };
+    if u16::from_ne_bytes(stored) != l4.pseudo.fold() || stored == [0, 0] {
+        return false;
+    }
+    let Some(data) = packet.sum(l4.offset, l4.len) else { return false };
+    let sum = data.without(stored).plus(l4.pseudo);
+    let complete = if l4.protocol == udp::PROTOCOL { sum.finish_udp() } else { sum.finish() };
+    if let Some(bytes) = packet.head_mut().get_mut(field..).and_then(|b| b.first_chunk_mut::<2>()) {
+        *bytes = complete;
+    }
+    complete != stored
+}

@@ -1,0 +1,113 @@
+//! What the datapath decides, and what it lets an observer see on the way.
+
+use std::net::IpAddr;
+
+use crate::ids::{PortId, VtepId};
+use crate::tables::fdb::Dest;
+use crate::wire::drop::{DropReason, Note, PuntReason};
+use crate::wire::ecn::Ecn;
+use crate::wire::ethernet::{EtherType, Mac};
+use crate::wire::vxlan::Vni;
+
+/// The fate of a packet.
+#[must_use = "every packet ends in exactly one verdict"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The packet is as it should leave this port.
+    Forward(PortId),
+    /// A group packet: a copy for each receiver, each finished by [`super::deliver`].
+    Replicate(Replicate),
+    /// The next hop of this VTEP has no MAC yet. The packet is the inner frame; [`super::deliver`] finishes it later.
+    Unresolved(Vni, VtepId),
+    /// The packet belongs to the kernel.
+    Punt(PuntReason),
+    /// The packet stops here.
+    Drop(DropReason),
+}
+
+/// Who gets copies of a group packet. The packet is the inner frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicate {
+    /// Network of the packet.
+    pub vni: Vni,
+    /// Port it came from, which gets no copy.
+    pub from: PortId,
+    /// It came from the underlay, so no copy goes back there.
+    pub local_only: bool,
+}
+
+impl From<DropReason> for Verdict {
+    fn from(reason: DropReason) -> Self {
+        Self::Drop(reason)
+    }
+}
+
+/// One step of a packet's way, as `flowrail trace` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The outer headers are VXLAN to one of our encap IPs.
+    Outer {
+        /// Outer source.
+        src: IpAddr,
+        /// Outer destination.
+        dst: IpAddr,
+        /// Outer UDP source port.
+        src_port: u16,
+        /// Outer ECN.
+        ecn: Ecn,
+    },
+    /// The VXLAN header was read.
+    Vxlan(Vni),
+    /// The sender was looked up.
+    Source(Option<VtepId>),
+    /// The tenant's Ethernet header was read.
+    Inner {
+        /// Destination MAC.
+        dst: Mac,
+        /// Source MAC.
+        src: Mac,
+        /// EtherType.
+        ethertype: EtherType,
+    },
+    /// RFC 6040 combined the ECN fields.
+    DecapEcn {
+        /// Inner before.
+        inner: Ecn,
+        /// Outer.
+        outer: Ecn,
+        /// Inner after.
+        result: Ecn,
+    },
+    /// The FDB was asked.
+    Fdb(Mac, Option<Dest>),
+    /// The outer headers were pushed.
+    Encap {
+        /// Remote encap IP.
+        dst: IpAddr,
+        /// Network.
+        vni: Vni,
+        /// Entropy.
+        src_port: u16,
+        /// Outer TOS or traffic class.
+        tos: u8,
+        /// Length of the packet in bytes.
+        len: usize,
+    },
+    /// A native RoCEv2 packet passes without a tunnel.
+    Native(PortId),
+}
+
+/// Sees the steps and notes of packets. The worker counts notes and ignores steps; `trace` keeps both.
+pub trait Observer {
+    /// A step was taken.
+    #[inline]
+    fn step(&mut self, _step: Step) {}
+    /// Something odd was seen.
+    fn note(&mut self, note: Note);
+}
+
+/// Sees nothing.
+impl Observer for () {
+    #[inline]
+    fn note(&mut self, _note: Note) {}
+}
