@@ -22,17 +22,13 @@
     clippy::allow_attributes,
     clippy::undocumented_unsafe_blocks
 )]
-#![cfg_attr(
-    test,
-    expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")
-)]
-
 pub mod bpf;
 pub mod cli;
 pub mod control;
 pub mod datapath;
 pub mod ids;
 pub mod tables;
+pub mod trace;
 pub mod wire;
 pub mod worker;
 pub mod xsk;
