@@ -1,1 +1,3 @@
 //! Control plane.
+
+pub mod config;

@@ -1,0 +1,247 @@
+//! The validated configuration: only legal values, references as indices. Built by `config::resolve`, read by
+//! `control` and by offline commands. Nothing here reads a file or asks the kernel.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::ids::{NetworkId, PortId};
+use crate::wire::ethernet::Mac;
+use crate::wire::vxlan::Vni;
+
+use super::settings::{Control, Neighbors, Vxlan, Workers, Xdp};
+
+/// Most uplinks in one configuration.
+pub const MAX_UPLINKS: usize = 64;
+/// Most access ports in one configuration.
+pub const MAX_PORTS: usize = 4096;
+/// Most networks in one configuration.
+pub const MAX_NETWORKS: usize = 65_536;
+/// Most peers in one configuration.
+pub const MAX_PEERS: usize = 65_536;
+/// Most encap IPs of one uplink or of one peer.
+pub const MAX_ENCAP_IPS: usize = 16;
+/// Most endpoints of all peers together.
+pub const MAX_ENDPOINTS: usize = 4_194_304;
+/// Most static neighbors.
+pub const MAX_STATIC_NEIGHBORS: usize = 65_536;
+
+/// Index of an uplink in [`Config::uplinks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UplinkId(pub u16);
+
+/// Index of a peer in [`Config::peers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u32);
+
+/// The whole static state of one flowrail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Worker threads and their memory.
+    pub workers: Workers,
+    /// How the steering program may attach.
+    pub xdp: Xdp,
+    /// Rules of encap and decap.
+    pub vxlan: Vxlan,
+    /// The control socket.
+    pub control: Control,
+    /// What happens while a next hop's MAC is unknown.
+    pub neighbors: Neighbors,
+    /// Underlay ports. Their [`PortId`]s come first.
+    pub uplinks: Vec<Uplink>,
+    /// Networks, indexed by [`NetworkId`].
+    pub networks: Vec<Network>,
+    /// Access ports. Their [`PortId`]s follow the uplinks'.
+    pub ports: Vec<Port>,
+    /// Remote chassis, indexed by [`PeerId`].
+    pub peers: Vec<Peer>,
+    /// Next-hop MACs that are configured rather than resolved.
+    pub static_neighbors: Vec<StaticNeighbor>,
+}
+
+impl Config {
+    /// Port number of an uplink.
+    #[must_use]
+    pub fn uplink_port(&self, uplink: UplinkId) -> PortId {
+        PortId(uplink.0)
+    }
+
+    /// Access ports with their port numbers.
+    pub fn access_ports(&self) -> impl Iterator<Item = (PortId, &Port)> {
+        let first = u16::try_from(self.uplinks.len()).unwrap_or(u16::MAX);
+        (first..).map(PortId).zip(&self.ports)
+    }
+
+    /// Number of endpoints of all peers.
+    #[must_use]
+    pub fn endpoint_count(&self) -> usize {
+        self.peers.iter().map(|peer| peer.endpoints.len()).sum()
+    }
+}
+
+/// A network device's name: 1 to 15 bytes, no slash, no space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceName(String);
+
+impl InterfaceName {
+    /// Bytes of the longest name (`IFNAMSIZ` less the final zero).
+    pub const MAX_LEN: usize = 15;
+
+    /// `None` when the kernel would refuse the name.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        let legal = |b: u8| (b.is_ascii_graphic() || !b.is_ascii()) && b != b'/' && b != b':';
+        let ok = !name.is_empty()
+            && name.len() <= Self::MAX_LEN
+            && name != "."
+            && name != ".."
+            && name.bytes().all(legal);
+        ok.then(|| Self(name.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for InterfaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An 802.1Q VLAN number that may be on the wire, 1 to 4094.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VlanId(u16);
+
+impl VlanId {
+    /// `None` outside 1 to 4094.
+    #[must_use]
+    pub const fn new(number: u16) -> Option<Self> {
+        if number >= 1 && number <= 4094 { Some(Self(number)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+/// An underlay port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uplink {
+    /// Name in messages and counters.
+    pub name: String,
+    /// Network device.
+    pub interface: InterfaceName,
+    /// Our encap IPs on this uplink, at least one.
+    pub encap_ips: Vec<IpAddr>,
+    /// Source MAC; the interface's when absent.
+    pub mac: Option<Mac>,
+    /// IP MTU of the underlay; the interface's when absent.
+    pub mtu: Option<u16>,
+    /// Tag of the underlay frames.
+    pub vlan: Option<VlanId>,
+}
+
+/// One VXLAN network: a broadcast domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Name in messages and counters.
+    pub name: String,
+    /// Its number on the wire.
+    pub vni: Vni,
+    /// Members and flood list, in the file's order.
+    pub peers: Vec<PeerId>,
+    /// What happens to unicast whose MAC is in no table.
+    pub unknown_unicast: UnknownUnicast,
+}
+
+/// What happens to unicast whose destination MAC is in no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownUnicast {
+    /// Dropped and counted.
+    Drop,
+    /// Sent to every peer and port of the network.
+    Flood,
+}
+
+/// A port towards a guest or the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Name in messages and counters.
+    pub name: String,
+    /// Network device.
+    pub interface: InterfaceName,
+    /// What its frames belong to.
+    pub role: PortRole,
+    /// Which frames flowrail takes.
+    pub steer: Steer,
+    /// MACs behind the port.
+    pub macs: Vec<Mac>,
+    /// Largest IP packet sent to the port; the interface's MTU when absent.
+    pub mtu: Option<u16>,
+}
+
+/// What an access port's frames belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRole {
+    /// A VXLAN network.
+    Network(NetworkId),
+    /// The underlay itself: RoCEv2 passes between port and uplink without encap.
+    Native(UplinkId),
+}
+
+/// Which frames of an access port flowrail takes; the kernel keeps the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steer {
+    /// Every frame.
+    All,
+    /// RoCEv2 only.
+    Roce,
+}
+
+/// A remote chassis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Name in messages and counters.
+    pub name: String,
+    /// Its encap IPs, at least one.
+    pub encap_ips: Vec<IpAddr>,
+    /// MACs behind it.
+    pub endpoints: Vec<Endpoint>,
+}
+
+impl Peer {
+    /// The encap IP that `endpoint` is pinned to, if any.
+    #[must_use]
+    pub fn pinned_encap_ip(&self, endpoint: &Endpoint) -> Option<IpAddr> {
+        self.encap_ips.get(usize::from(endpoint.encap_ip?)).copied()
+    }
+}
+
+/// A MAC behind a peer. Small, because there may be millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Network it is in.
+    pub network: NetworkId,
+    /// Its address.
+    pub mac: Mac,
+    /// Index into the peer's encap IPs, when pinned to one.
+    pub encap_ip: Option<u8>,
+}
+
+const _: () = assert!(size_of::<Endpoint>() == 12);
+
+/// A next-hop MAC that is configured rather than resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticNeighbor {
+    /// Uplink it is reached through.
+    pub uplink: UplinkId,
+    /// Next hop's address: a remote encap IP on the same link, or a gateway.
+    pub ip: IpAddr,
+    /// Its MAC.
+    pub mac: Mac,
+}
