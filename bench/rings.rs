@@ -6,7 +6,6 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flowrail::xsk::testing::{Peer, pair};
 use flowrail::xsk::{Frame, HugePages, Pool, Socket, Umem, UmemConfig};
@@ -45,9 +44,9 @@ impl Rig {
 
     /// RX ring to TX ring.
     fn forward(&mut self) {
-        let mut batch = ArrayVec::<Frame, BATCH>::new();
+        let mut batch = Vec::with_capacity(BATCH);
         for _ in 0..STRETCH / BATCH {
-            let count = self.socket.receive(&mut batch);
+            let count = self.socket.receive(&mut batch, BATCH);
             assert!(self.socket.tx_free(count) >= count);
             for frame in batch.drain(..) {
                 let sent = self.socket.submit(black_box(frame));

@@ -19,7 +19,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use aya::Ebpf;
 use aya::maps::XskMap;
 use aya::programs::Xdp;
@@ -282,12 +281,12 @@ impl Ours {
     }
 
     fn forward(&mut self, from: usize, to: usize) {
-        let mut batch = ArrayVec::<Frame, 64>::new();
+        let mut batch = Vec::new();
         self.ports[to].complete(&mut self.pool);
         let room = 512 - self.ports[from].in_fill_ring();
         self.ports[from].refill(&mut self.pool, room);
         let _ = self.ports[from].wakeup_rx();
-        self.ports[from].receive(&mut batch);
+        self.ports[from].receive(&mut batch, 64);
         assert!(self.ports[to].tx_free(batch.len()) >= batch.len());
         for frame in batch {
             self.chains += usize::from(frame.more());
@@ -548,8 +547,8 @@ fn statistics_count_what_the_kernel_drops() {
     assert!(!wait_readable([socket.as_fd()], Duration::from_millis(5)), "nothing has come");
     wire.send(&frames(1, |_| 60)[0]);
     assert!(wait_readable([socket.as_fd()], PATIENCE));
-    let mut batch = ArrayVec::<Frame, 8>::new();
-    assert_eq!(socket.receive(&mut batch), 1);
+    let mut batch = Vec::new();
+    assert_eq!(socket.receive(&mut batch, 64), 1);
     assert_eq!((batch[0].start(), batch[0].len()), (umem.default_start(), 60));
     batch.into_iter().for_each(|frame| pool.push(frame));
 }
@@ -629,8 +628,8 @@ fn every_queue_of_a_device_has_its_socket() {
     while got.len() < sent.len() {
         assert!(Instant::now() < end, "{} of {}", got.len(), sent.len());
         for socket in &mut sockets {
-            let mut batch = ArrayVec::<Frame, 64>::new();
-            socket.receive(&mut batch);
+            let mut batch = Vec::new();
+            socket.receive(&mut batch, 64);
             for frame in batch {
                 got.insert(umem.data(&frame).to_vec());
                 pool.push(frame);

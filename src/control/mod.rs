@@ -1,3 +1,4 @@
 //! Control plane.
 
 pub mod config;
+pub mod publish;

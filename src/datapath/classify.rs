@@ -86,7 +86,8 @@ fn link_header(vlan: Option<u16>, frame: &[u8]) -> Option<(usize, EtherType)> {
         (vlan, true, Some(&[t0, t1, e0, e1])) => {
             let id = u16::from_be_bytes([t0, t1]) & 0x0fff;
             let ethertype = EtherType(u16::from_be_bytes([e0, e1]));
-            (id == vlan.unwrap_or(0)).then_some((ethernet::HEADER_LEN + ethernet::VLAN_TAG_LEN, ethertype))
+            let ours = id == vlan.unwrap_or(0) && !ethertype.is_vlan();
+            ours.then_some((ethernet::HEADER_LEN + ethernet::VLAN_TAG_LEN, ethertype))
         }
         _ => None,
     }
@@ -96,11 +97,11 @@ fn link_header(vlan: Option<u16>, frame: &[u8]) -> Option<(usize, EtherType)> {
 fn underlay_v4(t: &Snapshot, l3: usize, frame: &[u8]) -> Class {
     let bytes = frame.get(l3..).unwrap_or_default();
     let Some(ip) = ipv4::Header::parse(bytes) else { return Class::Kernel(PuntReason::Malformed) };
-    if ip.protocol != udp::PROTOCOL {
-        return Class::Kernel(PuntReason::NotUdp);
-    }
     if ip.fragment_offset != 0 {
         return Class::Kernel(PuntReason::Fragment);
+    }
+    if ip.protocol != udp::PROTOCOL {
+        return Class::Kernel(PuntReason::NotUdp);
     }
     let l4 = l3 + ip.header_len;
     let local = t.is_encap_v4(ip.dst);

@@ -5,8 +5,6 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-
 use super::ring::{Consumer, Descriptor, Producer};
 use super::seat::{Owner, Seat};
 use super::testing::Link;
@@ -110,15 +108,15 @@ impl Socket {
         count as usize
     }
 
-    /// Appends received frames to `batch` as far as it has room, and returns how many. Packets come whole: one whose
-    /// frames do not all fit is left for the next call, unless it alone is larger than an empty batch.
+    /// Appends up to `max` received frames to `batch`, and returns how many. Packets come whole: one whose frames do not
+    /// all fit is left for the next call, unless it alone has more than `max`.
     ///
     /// A descriptor that names no chunk of ours, or reaches out of it, is skipped and counted in
     /// [`invalid_descriptors`](Self::invalid_descriptors).
     #[inline]
-    pub fn receive<const N: usize>(&mut self, batch: &mut ArrayVec<Frame, N>) -> usize {
+    pub fn receive(&mut self, batch: &mut Vec<Frame>, max: usize) -> usize {
         let before = batch.len();
-        let room = u32::try_from(batch.remaining_capacity()).unwrap_or(u32::MAX);
+        let room = u32::try_from(max).unwrap_or(u32::MAX);
         let mut ready = self.rings.rx.available(room);
         if ready == 0 {
             ready = self.look_again(room);
@@ -129,18 +127,14 @@ impl Socket {
             let Some(descriptor) = self.rings.rx.pop() else { break };
             let more = descriptor.options & libc::XDP_PKT_CONTD != 0;
             match self.umem.take_back(descriptor.addr, descriptor.len, more, self.rx_owner) {
-                Some(frame) => {
-                    if batch.try_push(frame).is_err() {
-                        break; // Not reached: no more than the room is popped.
-                    }
-                }
+                Some(frame) => batch.push(frame),
                 None => self.invalid += 1,
             }
             if !more {
                 whole = (batch.len(), self.rings.rx.mark());
             }
         }
-        if whole.0 < batch.len() && !(before == 0 && whole.0 == 0 && batch.is_full()) {
+        if whole.0 < batch.len() && !(whole.0 == before && batch.len() == before + max) {
             self.put_back(batch, whole);
         }
         self.rings.rx.release();
@@ -151,7 +145,7 @@ impl Socket {
 
     /// Undoes the receipt of a packet's first frames.
     #[cold]
-    fn put_back<const N: usize>(&mut self, batch: &mut ArrayVec<Frame, N>, (len, mark): (usize, u32)) {
+    fn put_back(&mut self, batch: &mut Vec<Frame>, (len, mark): (usize, u32)) {
         for frame in batch.drain(len..) {
             self.umem.lend(frame, self.rx_owner);
         }
@@ -243,6 +237,13 @@ impl Socket {
                 link.kick_tx()
             }
         })
+    }
+
+    /// Whether frames were flushed that the kernel has not taken yet.
+    #[inline]
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        !self.rings.tx.is_drained()
     }
 
     /// Has the kernel take frames from the fill ring. Makes a system call only if the kernel asks for it.

@@ -2,7 +2,6 @@
 //! the kernel does, and a [`Peer`] that plays the kernel. For the tests and benches of all that sits on `xsk`.
 //!
 //! ```
-//! use arrayvec::ArrayVec;
 //! use flowrail::xsk::{HugePages, Umem, UmemConfig, testing};
 //!
 //! let cfg = UmemConfig { chunk_size: 2048, chunks: 8, headroom: 0, huge_pages: HugePages::Off };
@@ -11,8 +10,8 @@
 //!
 //! socket.refill(&mut pool, 4);
 //! assert!(nic.push(b"a packet from the wire"));
-//! let mut batch = ArrayVec::<_, 4>::new();
-//! socket.receive(&mut batch);
+//! let mut batch = Vec::new();
+//! socket.receive(&mut batch, 4);
 //! for frame in batch {
 //!     socket.submit(frame).unwrap();
 //! }

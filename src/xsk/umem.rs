@@ -334,7 +334,8 @@ mod tests {
         assert_eq!(Seat::take(&umem).unwrap().rx(), old);
 
         umem.seats().lead(&mut second, 0, true);
-        assert_eq!((umem.seats().leader(true), umem.seats().leader(false)), (Some(0), None));
+        let leader = |zero_copy| umem.seats().leader(zero_copy);
+        assert_eq!((leader(true), leader(false)), (Some(0), None));
         second.step_down();
         assert_eq!(umem.seats().leader(true), None);
         drop(second);

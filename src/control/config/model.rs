@@ -71,6 +71,19 @@ impl Config {
         (first..).map(PortId).zip(&self.ports)
     }
 
+    /// Names of all ports in the order of their [`PortId`]s.
+    pub fn port_names(&self) -> impl Iterator<Item = &str> {
+        let uplinks = self.uplinks.iter().map(|uplink| uplink.name.as_str());
+        uplinks.chain(self.ports.iter().map(|port| port.name.as_str()))
+    }
+
+    /// The configured MAC of a next hop.
+    #[must_use]
+    pub fn static_mac(&self, uplink: UplinkId, next_hop: IpAddr) -> Option<Mac> {
+        let mut all = self.static_neighbors.iter();
+        all.find(|n| n.uplink == uplink && n.ip == next_hop).map(|n| n.mac)
+    }
+
     /// Number of endpoints of all peers.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {

@@ -1,0 +1,217 @@
+//! One socket of a worker, and what waits for room on its TX ring.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+
+use super::counters::Counters;
+use crate::ids::{PortId, QueueId};
+use crate::wire::drop::{DropReason, Note};
+use crate::xsk::{Frame, Pool, Socket, Wakeup};
+
+/// Most frames of one packet: the kernel's `MAX_SKB_FRAGS` and the linear part.
+pub const MAX_FRAMES: usize = 18;
+
+/// All frames of a packet but its first.
+pub type Tail = ArrayVec<Frame, { MAX_FRAMES - 1 }>;
+
+/// Where a packet came from, and whether its fate is counted already (a copy of a group packet).
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Port it came from.
+    pub port: PortId,
+    /// A copy: the packet it was made of has been counted.
+    pub copy: bool,
+}
+
+impl Origin {
+    /// Counts that the packet left.
+    #[inline]
+    pub fn count_forwarded(self, counters: &Counters) {
+        if !self.copy {
+            counters.forwarded.add(1);
+        }
+    }
+
+    /// Counts that the packet was dropped.
+    #[inline]
+    pub fn count_drop(self, counters: &Counters, reason: DropReason) {
+        if self.copy {
+            counters.note(Note::CopiesLost);
+        } else {
+            counters.drop(self.port, reason);
+        }
+    }
+}
+
+/// One (port, queue) of a worker.
+pub struct Link {
+    /// The port.
+    pub port: PortId,
+    /// The queue.
+    pub queue: QueueId,
+    /// Its rings.
+    pub socket: Socket,
+    backlog: VecDeque<(Frame, Origin)>,
+    backlog_limit: usize,
+    fill_target: usize,
+    refused: Vec<Frame>,
+    down: bool,
+}
+
+impl Link {
+    /// A link whose backlog holds `backlog_limit` frames and whose fill ring is kept at `fill_target`.
+    #[must_use]
+    pub fn new(
+        port: PortId,
+        queue: QueueId,
+        socket: Socket,
+        backlog_limit: usize,
+        fill_target: usize,
+    ) -> Self {
+        Self {
+            port,
+            queue,
+            socket,
+            backlog: VecDeque::with_capacity(backlog_limit),
+            backlog_limit,
+            fill_target,
+            refused: Vec::new(),
+            down: false,
+        }
+    }
+
+    /// Puts a packet on the TX ring, or behind others that wait for room. Gives the first frame back when there is no
+    /// room for either; `tail` is then unchanged.
+    #[inline]
+    pub fn send(
+        &mut self,
+        counters: &Counters,
+        origin: Origin,
+        head: Frame,
+        tail: &mut Tail,
+    ) -> Result<(), Frame> {
+        let needed = 1 + tail.len();
+        if self.backlog.is_empty() && self.socket.tx_free(needed) >= needed {
+            let mut bytes = head.len();
+            self.submit(head);
+            for frame in tail.drain(..) {
+                bytes += frame.len();
+                self.submit(frame);
+            }
+            self.count_sent(counters, origin, bytes);
+            return Ok(());
+        }
+        if self.backlog.len() + needed > self.backlog_limit {
+            return Err(head);
+        }
+        self.backlog.push_back((head, origin));
+        self.backlog.extend(tail.drain(..).map(|frame| (frame, origin)));
+        Ok(())
+    }
+
+    /// Moves waiting packets to the TX ring as far as they fit, publishes them, wakes the kernel when it has something
+    /// to send, and takes finished frames back.
+    #[inline]
+    pub fn settle(&mut self, counters: &Counters, pool: &mut Pool) {
+        if !self.backlog.is_empty() {
+            self.drain_backlog(counters);
+        }
+        self.socket.flush();
+        if self.socket.has_unsent() {
+            match self.socket.wakeup_tx() {
+                Wakeup::NotNeeded => {}
+                Wakeup::Done => {
+                    counters.wakeups.add(1);
+                    self.down = false;
+                }
+                Wakeup::Again => {
+                    counters.wakeups.add(1);
+                    counters.wakeups_refused.add(1);
+                }
+                // The frames stay on the ring; the kernel takes them when the device is up again.
+                Wakeup::NetworkDown | Wakeup::Failed(_) => self.down = true,
+            }
+        }
+        self.complete_and_refill(pool);
+    }
+
+    /// Takes finished frames back and gives the kernel frames to receive into.
+    #[inline]
+    pub fn complete_and_refill(&mut self, pool: &mut Pool) {
+        self.socket.complete(pool);
+        while let Some(frame) = self.refused.pop() {
+            pool.push(frame);
+        }
+        let missing = self.fill_target.saturating_sub(self.socket.in_fill_ring());
+        if missing > 0 {
+            self.socket.refill(pool, missing);
+        }
+    }
+
+    /// Whether something waits that only another round can move.
+    #[must_use]
+    pub fn is_restless(&mut self) -> bool {
+        !self.down && (!self.backlog.is_empty() || self.socket.has_unsent())
+    }
+
+    /// Frames that wait for room on the TX ring.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// Packets that wait for room on the TX ring and are not counted yet.
+    #[must_use]
+    pub fn queued_packets(&self) -> usize {
+        self.backlog.iter().filter(|(frame, origin)| !frame.more() && !origin.copy).count()
+    }
+
+    /// Empties the backlog, counting every packet as dropped.
+    pub fn abandon_backlog(&mut self, counters: &Counters, pool: &mut Pool) {
+        for (frame, origin) in self.backlog.drain(..) {
+            if !frame.more() {
+                origin.count_drop(counters, DropReason::Shutdown);
+            }
+            pool.push(frame);
+        }
+    }
+
+    fn drain_backlog(&mut self, counters: &Counters) {
+        while let Some(last) = self.backlog.iter().position(|(frame, _)| !frame.more()) {
+            let needed = last + 1;
+            if self.socket.tx_free(needed) < needed {
+                return;
+            }
+            let mut bytes = 0;
+            for _ in 0..needed {
+                let Some((frame, origin)) = self.backlog.pop_front() else { return };
+                bytes += frame.len();
+                let ends = !frame.more();
+                self.submit(frame);
+                if ends {
+                    self.count_sent(counters, origin, bytes);
+                }
+            }
+        }
+    }
+
+    /// Puts a frame on the TX ring, whose room was checked.
+    #[inline]
+    fn submit(&mut self, frame: Frame) {
+        if let Err(frame) = self.socket.submit(frame) {
+            // A frame without bytes; the datapath makes none. Its chunk is not lost: the pool gets it next.
+            debug_assert!(false, "the TX ring refused a frame it had room for");
+            self.refused.push(frame);
+        }
+    }
+
+    #[inline]
+    fn count_sent(&self, counters: &Counters, origin: Origin, bytes: usize) {
+        origin.count_forwarded(counters);
+        if let Some(port) = counters.port(self.port) {
+            port.tx_packets.add(1);
+            port.tx_bytes.add(bytes as u64);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The loop around the rounds: tables once per round, sleep when idle, an orderly end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, Cache};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Idle, Worker};
+use crate::ids::Nanos;
+use crate::tables::snapshot::Snapshot;
+use crate::wire::drop::DropReason;
+
+/// Sleep while something waits that only another round can move: the kernel asked to repeat a wakeup.
+const RESTLESS_SLEEP: Duration = Duration::from_micros(200);
+/// Sleep while packets wait for a MAC.
+const PENDING_SLEEP: Duration = Duration::from_millis(5);
+/// Longest sleep.
+const IDLE_SLEEP: Duration = Duration::from_millis(500);
+/// Time for the kernel to finish with what is on the TX rings at the end.
+const DRAIN_TIME: Duration = Duration::from_millis(200);
+/// Rounds between two updates of the gauges.
+const GAUGE_INTERVAL: u32 = 256;
+
+/// What the control plane shares with all workers.
+#[derive(Debug)]
+pub struct Shared {
+    /// The tables.
+    pub tables: ArcSwap<Snapshot>,
+    /// Set once, at the end.
+    pub stop: AtomicBool,
+}
+
+impl Worker {
+    /// Works until told to stop, then drains and frees what is left. Returns itself for a last look at its frames.
+    #[must_use]
+    pub fn run(mut self, shared: &Arc<Shared>) -> Self {
+        let start = Instant::now();
+        let clock = || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let mut tables = Cache::new(&shared.tables);
+        let mut last_busy = clock();
+        let mut rounds = 0u32;
+        while !shared.stop.load(Ordering::Relaxed) {
+            let now = clock();
+            let busy = self.round(tables.load(), now);
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(GAUGE_INTERVAL) {
+                self.publish_gauges();
+            }
+            if busy {
+                last_busy = now;
+                continue;
+            }
+            match self.config.idle {
+                Idle::Spin => std::hint::spin_loop(),
+                Idle::BusyPoll => self.busy_poll(),
+                Idle::Adaptive(spin) if now.since(last_busy) < spin => std::hint::spin_loop(),
+                Idle::Adaptive(_) => self.sleep(shared),
+            }
+        }
+        self.drain(tables.load(), clock);
+        self
+    }
+
+    /// Lets the kernel run the devices' receive path on this core.
+    fn busy_poll(&mut self) {
+        for link in &mut self.links {
+            let _ = link.socket.wakeup_rx();
+        }
+    }
+
+    /// Sleeps until a socket has a frame, another thread has work, or something needs another look.
+    fn sleep(&mut self, shared: &Shared) {
+        self.publish_gauges();
+        self.waker.doze();
+        let handed = self.inboxes.iter().any(|inbox| !inbox.is_empty());
+        if !handed && !shared.stop.load(Ordering::Relaxed) {
+            let timeout = if self.links.iter_mut().any(super::link::Link::is_restless) {
+                RESTLESS_SLEEP
+            } else if self.pending.is_empty() {
+                IDLE_SLEEP
+            } else {
+                PENDING_SLEEP
+            };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
+            let mut fds: Vec<PollFd<'_>> = self
+                .links
+                .iter()
+                .map(|link| PollFd::from_borrowed_fd(link.socket.as_fd(), PollFlags::IN))
+                .collect();
+            fds.push(PollFd::new(&*self.waker, PollFlags::IN));
+            // EINTR and a device that went away both mean: look again.
+            let _ = poll(&mut fds, Some(&timeout));
+            self.counters.sleeps.add(1);
+        }
+        self.waker.awake();
+    }
+
+    /// Sends what is queued as far as the kernel takes it in time, and frees the rest, counted.
+    fn drain(&mut self, t: &Snapshot, clock: impl Fn() -> Nanos) {
+        let start = clock();
+        let limit = Nanos(u64::try_from(DRAIN_TIME.as_nanos()).unwrap_or(u64::MAX));
+        while clock().since(start) < limit {
+            let busy = self.round(t, clock());
+            let unfinished = self.links.iter().any(|link| link.queued() + link.socket.outstanding_tx() > 0);
+            if !busy && !unfinished && self.lent() == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        while let Some(mut waiting) = self.pending.pop() {
+            self.discard(waiting.origin, DropReason::Shutdown, waiting.head, &mut waiting.tail);
+        }
+        for link in &mut self.links {
+            link.abandon_backlog(&self.counters, &mut self.pool);
+        }
+        self.publish_gauges();
+    }
+
+    fn lent(&self) -> usize {
+        self.outboxes.iter().map(super::handoff::Outbox::lent).sum()
+    }
+
+    /// Says where the frames are. Their sum is the UMEM at any moment.
+    pub fn publish_gauges(&self) {
+        let gauges = &self.counters.frames;
+        let sum = |count: fn(&super::link::Link) -> usize| self.links.iter().map(count).sum::<usize>() as u64;
+        gauges.fill.set(sum(|link| link.socket.in_fill_ring()));
+        gauges.worker.set((self.rx.len() + self.pending.frames()) as u64);
+        gauges.queued.set(sum(super::link::Link::queued));
+        gauges.tx.set(sum(|link| link.socket.outstanding_tx()));
+        gauges.lent.set(self.lent() as u64);
+        gauges.pool.set(self.pool.len() as u64);
+        gauges.total.set(self.umem.chunks() as u64);
+        let waiting = self.links.iter().map(super::link::Link::queued_packets).sum::<usize>();
+        self.counters.waiting.set((waiting + self.pending.uncounted()) as u64);
+    }
+}

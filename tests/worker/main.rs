@@ -1,0 +1,283 @@
+//! The worker over in-memory rings: real rings, real datapath, a test in the kernel's place. No NIC, no root.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "tests may fail loudly"
+)]
+
+mod fixture;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use fixture::{ACCESS, LOCAL, NEIGHBOR, OTHER, Options, REMOTE, Rig, UPLINK, memory, tables, udp, vxlan};
+use flowrail::ids::{Nanos, PortId};
+use flowrail::wire::drop::{DropReason, Note};
+use flowrail::wire::ethernet::Mac;
+use flowrail::worker::handoff::{Waker, lane};
+use flowrail::worker::{Idle, Route, Shared};
+use proptest::prelude::*;
+
+#[test]
+fn a_packet_is_encapsulated_and_what_a_vtep_sends_back_is_opened() {
+    let (mut rig, t) = (Rig::new(Options::default()), tables(true));
+    let inner = udp(LOCAL, REMOTE, 100);
+    rig.push(ACCESS, &inner);
+    rig.round(&t, 0);
+    let sent = rig.sent(UPLINK);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].len(), inner.len() + 50);
+    assert_eq!(sent[0][50..], inner);
+    let parsed = etherparse::SlicedPacket::from_ethernet(&sent[0]).unwrap();
+    let Some(etherparse::NetSlice::Ipv4(ip)) = parsed.net else { panic!("no IPv4") };
+    assert_eq!(ip.header().header_checksum(), ip.header().to_header().calc_header_checksum());
+    assert!(ip.header().dont_fragment());
+
+    let reply = udp(REMOTE, LOCAL, 33);
+    rig.push(UPLINK, &vxlan(100, &reply));
+    rig.round(&t, 0);
+    assert_eq!(rig.sent(ACCESS), [reply]);
+}
+
+#[test]
+fn jumbo_packets_cross_in_several_frames() {
+    let (mut rig, t) = (Rig::new(Options::default()), tables(true));
+    for len in [3700, 3798, 3799, 4100, 8000, 9100] {
+        let inner = udp(LOCAL, REMOTE, len);
+        rig.push(ACCESS, &inner);
+        rig.round(&t, 0);
+        let sent = rig.sent(UPLINK);
+        assert_eq!(sent[0][50..], inner, "{len}");
+        let reply = udp(REMOTE, LOCAL, len);
+        // A trailer behind the outer IP packet is cut off, even when it fills a frame of its own.
+        let outer = [vxlan(100, &reply), vec![0xee; 4000]].concat();
+        rig.push(UPLINK, &outer);
+        rig.round(&t, 0);
+        assert_eq!(rig.sent(ACCESS), [reply], "{len}");
+    }
+}
+
+#[test]
+fn group_packets_reach_every_receiver_but_the_sender() {
+    let (mut rig, t) = (Rig::new(Options::default()), tables(true));
+    let hello = udp(LOCAL, Mac::BROADCAST, 4500);
+    rig.push(ACCESS, &hello);
+    rig.round(&t, 0);
+    assert_eq!(rig.sent(UPLINK)[0][50..], hello);
+    assert_eq!(rig.sent(OTHER), [hello]);
+    assert!(rig.sent(ACCESS).is_empty());
+    let reply = udp(REMOTE, Mac::BROADCAST, 10);
+    rig.push(UPLINK, &vxlan(100, &reply));
+    rig.round(&t, 0);
+    assert!(rig.sent(UPLINK).is_empty(), "split horizon");
+    let padded = [reply.clone(), vec![0; 60 - reply.len()]].concat();
+    assert_eq!((rig.sent(ACCESS), rig.sent(OTHER)), (vec![padded.clone()], vec![padded]));
+    assert_eq!(rig.worker.counters().notes[Note::CopiesSent.index()].get(), 4);
+}
+
+#[test]
+fn local_ports_of_a_network_talk_without_a_tunnel() {
+    let (mut rig, t) = (Rig::new(Options::default()), tables(true));
+    let packet = udp(LOCAL, NEIGHBOR, 64);
+    rig.push(ACCESS, &packet);
+    rig.push(ACCESS, &udp(NEIGHBOR, LOCAL, 64));
+    rig.round(&t, 0);
+    assert_eq!(rig.sent(OTHER), [packet]);
+    assert_eq!(rig.dropped(DropReason::SamePort), 1);
+}
+
+#[test]
+fn packets_wait_for_a_mac_then_go_or_are_dropped_in_time() {
+    let (mut rig, mut t) = (Rig::new(Options::default()), tables(false));
+    for len in 0..6 {
+        rig.push(ACCESS, &udp(LOCAL, REMOTE, 5000 + len));
+    }
+    rig.round(&t, 0);
+    assert_eq!(rig.dropped(DropReason::NeighborQueueFull), 2);
+    assert_eq!(rig.wanted.lock().unwrap().as_slice(), [fixture::ip("192.0.2.2"); 6]);
+    assert_eq!(rig.worker.counters().waiting.get(), 4);
+    rig.round(&t, 999_999_999);
+    assert!(rig.sent(UPLINK).is_empty());
+
+    t = tables(true);
+    t.generation = 1;
+    rig.round(&t, 999_999_999);
+    let lens: Vec<usize> = rig.sent(UPLINK).iter().map(Vec::len).collect();
+    assert_eq!(lens, [5092, 5093, 5094, 5095]);
+
+    rig.push(ACCESS, &udp(LOCAL, REMOTE, 10));
+    t = tables(false);
+    t.generation = 2;
+    rig.round(&t, 2_000_000_000);
+    rig.round(&t, 3_000_000_000);
+    assert_eq!(rig.dropped(DropReason::NeighborUnresolved), 1);
+}
+
+#[test]
+fn a_full_tx_ring_queues_then_drops_and_loses_no_frame() {
+    let mut rig = Rig::new(Options { ring: 16, backlog: 8, ..Options::default() });
+    let t = tables(true);
+    for round in 0..4u64 {
+        for i in 0..8 {
+            rig.push(ACCESS, &udp(LOCAL, REMOTE, 100 * round as usize + i));
+        }
+        rig.round(&t, round);
+    }
+    assert_eq!(rig.dropped(DropReason::TxQueueFull), 8);
+    assert_eq!(rig.sent(UPLINK).len(), 16);
+    rig.round(&t, 5);
+    assert_eq!(rig.sent(UPLINK).len(), 8, "the backlog follows as soon as there is room");
+}
+
+#[test]
+fn refused_wakeups_lose_nothing() {
+    let (mut rig, t) = (Rig::new(Options::default()), tables(true));
+    rig.peers[0].refuse_wakeups(&[libc::EAGAIN, libc::EBUSY, libc::ENOBUFS, libc::ENETDOWN]);
+    rig.push(ACCESS, &udp(LOCAL, REMOTE, 10));
+    for now in 0..4 {
+        rig.round(&t, now);
+    }
+    assert_eq!(rig.worker.counters().wakeups_refused.get(), 3);
+    assert_eq!(rig.sent(UPLINK).len(), 1);
+}
+
+#[test]
+fn a_port_of_another_worker_is_reached_by_one_copy() {
+    let t = tables(true);
+    let (umem, pool) = memory(256);
+    let waker = Arc::new(Waker::new().unwrap());
+    let (outbox, inbox) = lane(8, umem.clone(), Arc::clone(&waker));
+    let mut receiver = Rig::new(Options {
+        ports: vec![ACCESS],
+        routes: vec![Route::Worker(0), Route::Link(0), Route::None],
+        outboxes: vec![outbox],
+        memory: Some((umem, pool)),
+        ..Options::default()
+    });
+    let mut sender = Rig::new(Options {
+        ports: vec![UPLINK],
+        routes: vec![Route::Link(0), Route::None, Route::None],
+        inboxes: vec![inbox],
+        waker,
+        ..Options::default()
+    });
+    let packets: Vec<_> = (0..6).map(|i| udp(LOCAL, REMOTE, 4000 + i)).collect();
+    for packet in &packets {
+        assert!(receiver.peers[0].push(packet));
+    }
+    receiver.round(&t, 0);
+    // Two frames a packet, eight in the lane: four packets go, two find it full.
+    assert_eq!(receiver.dropped(DropReason::HandoffFull), 2);
+    sender.worker.round(&t, Nanos(0));
+    let sent = sender.sent(UPLINK);
+    assert_eq!(sent.iter().map(|p| p[50..].to_vec()).collect::<Vec<_>>(), packets[..4]);
+    receiver.worker.round(&t, Nanos(1));
+    receiver.worker.publish_gauges();
+    assert_eq!(receiver.worker.counters().frames.lent.get(), 0);
+    assert_eq!(sender.worker.counters().forwarded.get(), 4);
+}
+
+#[test]
+fn an_idle_worker_sleeps_wakes_for_a_packet_and_stops_with_every_frame_free() {
+    let Rig { worker, mut peers, .. } =
+        Rig::new(Options { idle: Idle::Adaptive(Nanos(50_000)), ..Options::default() });
+    let shared =
+        Arc::new(Shared { tables: ArcSwap::from_pointee(tables(true)), stop: AtomicBool::new(false) });
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || worker.run(&shared))
+    };
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
+    let mut sent = 0;
+    for _ in 0..1000 {
+        sent += peers[0].transmit(16).len();
+        peers[0].complete(16);
+        if sent == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(sent, 1, "the packet woke the worker");
+    shared.stop.store(true, Ordering::Relaxed);
+    let worker = thread.join().unwrap();
+    let counters = worker.counters();
+    assert!(counters.sleeps.get() > 0);
+    assert!(counters.loops.get() < 1_000_000, "no spinning while idle");
+    let frames = &counters.frames;
+    assert_eq!(frames.pool.get() + frames.fill.get(), frames.total.get());
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Packet { port: u16, kind: u8, len: usize },
+    Garbage { port: u16, bytes: Vec<u8> },
+    Transmit { port: usize, max: usize },
+    Complete { port: usize, max: usize },
+    Refuse { port: usize, errno: i32 },
+    Tables { resolved: bool },
+    Round { later: u64 },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let errno = prop_oneof![Just(libc::EAGAIN), Just(libc::EBUSY), Just(libc::ENOBUFS), Just(libc::ENETDOWN)];
+    prop_oneof![
+        6 => (0u16..3, 0u8..6, 0usize..9500).prop_map(|(port, kind, len)| Event::Packet { port, kind, len }),
+        1 => (0u16..3, proptest::collection::vec(0u8.., 1..200)).prop_map(|(port, bytes)| Event::Garbage { port, bytes }),
+        2 => (0usize..3, 0usize..64).prop_map(|(port, max)| Event::Transmit { port, max }),
+        2 => (0usize..3, 0usize..64).prop_map(|(port, max)| Event::Complete { port, max }),
+        1 => (0usize..3, errno).prop_map(|(port, errno)| Event::Refuse { port, errno }),
+        1 => any::<bool>().prop_map(|resolved| Event::Tables { resolved }),
+        4 => (0u64..2_000_000_000).prop_map(|later| Event::Round { later }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever arrives, however slowly the kernel finishes: no frame is lost or twice, no packet is uncounted.
+    #[test]
+    fn frames_and_packets_are_conserved(events in proptest::collection::vec(event(), 1..120)) {
+        let mut rig = Rig::new(Options { chunks: 96, ring: 16, backlog: 12, ..Options::default() });
+        let mut t = tables(true);
+        let mut now = 0;
+        for event in events {
+            match event {
+                Event::Packet { port, kind, len } => {
+                    let dst = [LOCAL, REMOTE, NEIGHBOR, Mac::BROADCAST, Mac([2; 6]), LOCAL][usize::from(kind)];
+                    let packet = udp(REMOTE, dst, len);
+                    let packet = if port == 0 { vxlan(if kind == 5 { 7 } else { 100 }, &packet) } else { packet };
+                    rig.peers[usize::from(port)].push(&packet);
+                }
+                Event::Garbage { port, bytes } => {
+                    rig.peers[usize::from(port)].push(&bytes);
+                }
+                Event::Transmit { port, max } => drop(rig.peers[port].transmit(max)),
+                Event::Complete { port, max } => drop(rig.peers[port].complete(max)),
+                Event::Refuse { port, errno } => rig.peers[port].refuse_wakeups(&[errno]),
+                Event::Tables { resolved } => {
+                    let generation = t.generation + 1;
+                    t = tables(resolved);
+                    t.generation = generation;
+                }
+                Event::Round { later } => {
+                    now += later;
+                    rig.round(&t, now);
+                }
+            }
+        }
+        for _ in 0..50 {
+            now += 1_000_000_000;
+            rig.round(&t, now);
+            for port in 0..3 {
+                rig.sent(PortId(port));
+            }
+        }
+        let counters = rig.worker.counters();
+        prop_assert_eq!(counters.waiting.get(), 0, "all packets have met their fate");
+        prop_assert_eq!(counters.frames.queued.get() + counters.frames.worker.get(), 0);
+    }
+}
