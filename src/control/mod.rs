@@ -1,4 +1,5 @@
 //! Control plane.
 
 pub mod config;
+pub mod netlink;
 pub mod publish;
