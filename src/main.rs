@@ -1,1 +1,5 @@
-fn main() {}
+//! The `flowrail` program.
+
+fn main() -> std::process::ExitCode {
+    flowrail::cli::main()
+}

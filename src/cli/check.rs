@@ -1,0 +1,85 @@
+//! `flowrail check`: finds every error in a configuration file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::control::config::{Config, ConfigErrors, LoadError};
+
+/// Check a configuration file, and name file, line and culprit of every error.
+///
+/// Reads the file only: whether its interfaces exist is found out by `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flowrail check /etc/flowrail/host.toml
+  flowrail check --json host.toml | jq '.errors[]'
+Exit codes: 0 the file is right, 2 it is wrong or unreadable.")]
+pub(super) struct CheckArgs {
+    /// Configuration file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let loaded = Config::load(&args.file);
+    let file = args.file.display().to_string();
+    match (loaded, args.json) {
+        (Ok(config), false) => super::print(&format!("{file}: ok: {}\n", summary(&config)))?,
+        (Ok(config), true) => super::print(&format!("{:#}\n", counts(&file, &config)))?,
+        (Err(LoadError::Invalid(report)), true) => {
+            super::print(&format!("{:#}\n", errors(&report)))?;
+            return Ok(ExitCode::from(super::USAGE));
+        }
+        (Err(error), _) => return Err(error.into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(config: &Config) -> String {
+    let endpoints = config.endpoint_count();
+    let counts = [
+        (config.uplinks.len(), "uplink"),
+        (config.networks.len(), "network"),
+        (config.ports.len(), "port"),
+        (config.peers.len(), "peer"),
+        (endpoints, "endpoint"),
+        (config.static_neighbors.len(), "static neighbor"),
+    ];
+    let plural = |count| if count == 1 { "" } else { "s" };
+    counts.map(|(count, what)| format!("{count} {what}{}", plural(count))).join(", ")
+}
+
+fn counts(file: &str, config: &Config) -> serde_json::Value {
+    json!({
+        "file": file,
+        "ok": true,
+        "uplinks": config.uplinks.len(),
+        "networks": config.networks.len(),
+        "ports": config.ports.len(),
+        "peers": config.peers.len(),
+        "endpoints": config.endpoint_count(),
+        "static_neighbors": config.static_neighbors.len(),
+    })
+}
+
+fn errors(report: &ConfigErrors) -> serde_json::Value {
+    let error = |error: &crate::control::config::ConfigError| {
+        json!({
+            "line": error.line,
+            "culprit": error.culprit,
+            "problem": error.problem.to_string(),
+            "message": format!("{}:{}: {error}", report.file, error.line),
+        })
+    };
+    json!({
+        "file": report.file,
+        "ok": false,
+        "errors": report.errors.iter().map(error).collect::<Vec<_>>(),
+    })
+}

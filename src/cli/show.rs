@@ -1,0 +1,287 @@
+//! `flowrail show`: what the running flowrail tells, as tables or as the API's JSON.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde::de::DeserializeOwned;
+
+use crate::control::config::DEFAULT_SOCKET;
+use crate::control::stats::{
+    CopyMode, Counters, NeighborReport, PortKind, PortReport, Stats, Version, XdpMode,
+};
+use crate::wire::drop::{DropReason, Note};
+
+use super::client;
+use super::table::Table;
+
+/// Ask the running flowrail.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flowrail show stats
+  flowrail show ports --json | jq '.[] | {name, rx_packets}'
+  flowrail show neighbors --socket /run/flowrail/blue.sock")]
+pub(super) struct ShowArgs {
+    /// What to show
+    what: What,
+    /// Socket of the running flowrail
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    socket: PathBuf,
+    /// Print the API's JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum What {
+    /// Packets, drops by reason, workers
+    Stats,
+    /// Uplinks and access ports: mode, traffic, drops
+    Ports,
+    /// Next hops of the remote encap IPs
+    Neighbors,
+}
+
+impl What {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Stats => "/v1/stats",
+            Self::Ports => "/v1/ports",
+            Self::Neighbors => "/v1/neighbors",
+        }
+    }
+}
+
+pub(super) fn main(args: &ShowArgs) -> anyhow::Result<ExitCode> {
+    let body = client::get(&args.socket, args.what.path())?;
+    let text = if args.json {
+        let value: serde_json::Value = read(&body)?;
+        format!("{value:#}\n")
+    } else {
+        match args.what {
+            What::Stats => {
+                let version = read(&client::get(&args.socket, "/v1/version")?)?;
+                stats(&version, &read(&body)?)
+            }
+            What::Ports => ports(&read::<Vec<_>>(&body)?),
+            What::Neighbors => neighbors(&read::<Vec<_>>(&body)?),
+        }
+    };
+    super::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(body).context("flowrail's answer is not understood; are both of the same version?")
+}
+
+fn stats(version: &Version, stats: &Stats) -> String {
+    let totals = &stats.totals;
+    let up = uptime(Duration::from_millis(stats.uptime_ms));
+    let mut text = format!("flowrail {}, pid {}, up {up}\n\n", version.version, version.pid);
+    let mut table = Table::new(&["packets", ""]);
+    for (what, count) in [
+        ("received", totals.received),
+        ("forwarded", totals.forwarded),
+        ("replied", totals.replied),
+        ("punted", totals.punted),
+        ("dropped", totals.dropped),
+    ] {
+        table.row([what.to_owned(), count.to_string()]);
+    }
+    text.push_str(&table.render());
+    text.push_str(&explained("drops", &totals.drops, explain_drop));
+    text.push_str(&explained("notes", &totals.notes, explain_note));
+    text.push('\n');
+    text.push_str(&workers(stats));
+    text
+}
+
+fn workers(stats: &Stats) -> String {
+    let mut table = Table::new(&[
+        "worker", "core", "loops", "batches", "wakeups", "handoffs", "frames:", "fill", "rx", "held",
+        "queued", "tx", "pool", "total",
+    ]);
+    let mut lost = String::new();
+    for worker in &stats.workers {
+        let frames = worker.frames;
+        table.row([
+            worker.worker.to_string(),
+            worker.core.to_string(),
+            worker.loops.to_string(),
+            worker.batches.to_string(),
+            worker.wakeups.to_string(),
+            worker.handoffs.to_string(),
+            String::new(),
+            frames.fill.to_string(),
+            frames.rx.to_string(),
+            frames.worker.to_string(),
+            frames.queued.to_string(),
+            frames.tx.to_string(),
+            frames.pool.to_string(),
+            frames.total.to_string(),
+        ]);
+        if !frames.is_conserved() {
+            let _ = writeln!(lost, "worker {}: frames do not add up to the total", worker.worker);
+        }
+    }
+    table.render() + &lost
+}
+
+fn ports(ports: &[PortReport]) -> String {
+    let mut table = Table::new(&[
+        "port",
+        "name",
+        "role",
+        "interface",
+        "mode",
+        "copy",
+        "queues",
+        "mtu",
+        "rx packets",
+        "rx bytes",
+        "tx packets",
+        "tx bytes",
+        "drops",
+    ]);
+    let mut details = String::new();
+    for port in ports {
+        let role = match port.role {
+            PortKind::Uplink => "uplink",
+            PortKind::Access => "access",
+        };
+        let mode = match port.mode {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        };
+        let copy = match port.copy {
+            CopyMode::Copy => "copy",
+            CopyMode::ZeroCopy => "zero-copy",
+        };
+        table.row([
+            port.port.to_string(),
+            port.name.clone(),
+            role.to_owned(),
+            port.interface.clone(),
+            mode.to_owned(),
+            copy.to_owned(),
+            port.queues.to_string(),
+            port.mtu.to_string(),
+            port.rx_packets.to_string(),
+            port.rx_bytes.to_string(),
+            port.tx_packets.to_string(),
+            port.tx_bytes.to_string(),
+            port.drops.sum().to_string(),
+        ]);
+        let title = |what: &str| format!("{}: {what}", port.name);
+        details.push_str(&explained(&title("drops"), &port.drops, explain_drop));
+        details.push_str(&explained(&title("XDP outcomes"), &port.xdp, |_| ""));
+        details.push_str(&explained(&title("socket statistics"), &port.sockets, explain_socket));
+    }
+    table.render() + &details
+}
+
+fn neighbors(neighbors: &[NeighborReport]) -> String {
+    let mut table = Table::new(&["uplink", "remote", "next hop", "mac", "state", "age", "problem"]);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    for neighbor in neighbors {
+        table.row([
+            neighbor.uplink.clone(),
+            neighbor.remote.to_string(),
+            or_dash(neighbor.next_hop.map(|ip| ip.to_string())),
+            or_dash(neighbor.mac.clone()),
+            neighbor.state.clone(),
+            or_dash(neighbor.age_ms.map(|age| uptime(Duration::from_millis(age)))),
+            neighbor.problem.clone().unwrap_or_default(),
+        ]);
+    }
+    table.render()
+}
+
+/// The counters above 0 under a title, each with a sentence; nothing when there are none.
+fn explained(title: &str, counters: &Counters, explain: impl Fn(&str) -> &'static str) -> String {
+    let nonzero = counters.nonzero();
+    if nonzero.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[]);
+    for (label, count) in nonzero {
+        table.row([format!("  {label}"), count.to_string(), explain(label).to_owned()]);
+    }
+    format!("\n{title}\n{}", table.render())
+}
+
+fn explain_drop(label: &str) -> &'static str {
+    DropReason::ALL.iter().find(|reason| reason.name() == label).map_or("", |reason| reason.explain())
+}
+
+fn explain_note(label: &str) -> &'static str {
+    Note::ALL.iter().find(|note| note.name() == label).map_or("", |note| note.explain())
+}
+
+fn explain_socket(label: &str) -> &'static str {
+    match label {
+        "rx_dropped" => "No frame in the fill ring, or a packet too large for one.",
+        "rx_ring_full" => "The worker is too slow.",
+        "rx_fill_ring_empty_descs" => "The fill ring was empty when a frame was wanted.",
+        "rx_invalid_descs" | "tx_invalid_descs" => {
+            "The kernel refused a descriptor: a bug, please report it."
+        }
+        "tx_ring_empty_descs" => "The kernel looked for something to send and found nothing.",
+        _ => "",
+    }
+}
+
+/// A duration for people: the two largest units.
+fn uptime(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) if seconds < 10 => format!("{:.1}s", time.as_secs_f64()),
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{minutes}m"),
+        _ => format!("{days}d{hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_show_their_two_largest_units() {
+        for (ms, text) in [
+            (0, "0.0s"),
+            (1500, "1.5s"),
+            (59_999, "59s"),
+            (61_000, "1m1s"),
+            (3_660_000, "1h1m"),
+            (90_000_000, "1d1h"),
+        ] {
+            assert_eq!(uptime(Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn only_counters_above_zero_are_shown_with_their_sentence() {
+        let mut counts = [0; DropReason::COUNT];
+        counts[DropReason::UnknownVni.index()] = 3;
+        let text = explained("drops", &Counters::drops(&counts), explain_drop);
+        assert_eq!(text, "\ndrops\n  unknown_vni  3  No network has this VNI.\n");
+        assert_eq!(explained("drops", &Counters::drops(&[0; DropReason::COUNT]), explain_drop), "");
+    }
+
+    #[test]
+    fn frames_that_do_not_add_up_are_told() {
+        let mut stats = Stats::default();
+        stats.workers.push(Default::default());
+        assert!(!workers(&stats).contains("add up"));
+        stats.workers[0].frames.total = 1;
+        assert!(workers(&stats).contains("worker 0: frames do not add up to the total"));
+    }
+}
