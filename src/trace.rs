@@ -4,7 +4,7 @@
 use crate::datapath::{self, Observer, Step, Verdict, classify};
 use crate::ids::PortId;
 use crate::tables::fdb::Dest;
-use crate::tables::snapshot::{Role, Snapshot};
+use crate::tables::snapshot::Snapshot;
 use crate::wire::drop::{DropReason, Note, PuntReason};
 use crate::wire::packet::Packet;
 
@@ -111,17 +111,6 @@ pub fn run(tables: &Snapshot, port: PortId, roce_only: bool, frame: &[u8]) -> Re
     report.steps = seen.steps;
     report.notes.extend(seen.notes);
     report
-}
-
-/// The role of a port, for messages.
-#[must_use]
-pub fn role_name(tables: &Snapshot, port: PortId) -> &'static str {
-    match tables.port(port).map(|p| p.role) {
-        Some(Role::Uplink { .. }) => "uplink",
-        Some(Role::Access(_)) => "access port",
-        Some(Role::Native(_)) => "native port",
-        None => "unknown port",
-    }
 }
 
 impl Report {

@@ -4,10 +4,10 @@
 
 mod check;
 mod client;
-pub mod run;
+mod run;
 mod show;
 mod table;
-pub mod trace;
+mod trace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -29,22 +29,29 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  flowrail check /etc/flowrail/host.toml   find every error in a configuration
-  flowrail show stats                      what the running flowrail has done
+  flowrail check /etc/flowrail/host.toml          find every error in a configuration
+  flowrail run --config /etc/flowrail/host.toml   forward packets
+  flowrail show stats                             what the running flowrail has done
+  flowrail trace --config host.toml --port tap0 guest.pcap
+                                                  what would become of captured packets
 Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong configuration file.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::RunArgs),
     Check(check::CheckArgs),
     Show(show::ShowArgs),
+    Trace(trace::TraceArgs),
 }
 
 /// Runs the program with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Run(args) => run::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Show(args) => show::main(&args),
+        Command::Trace(args) => trace::main(&args),
     };
     result.unwrap_or_else(|error| report(&error))
 }

@@ -1,9 +1,14 @@
-//! `flowrail run`: arguments.
+//! `flowrail run`: forwards until it is told to stop.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 use tracing_subscriber::EnvFilter;
+
+use crate::control::config::Config;
+use crate::control::lifecycle;
 
 /// Forward packets as a configuration file says, until SIGTERM or SIGINT.
 #[derive(Debug, Args)]
@@ -19,6 +24,18 @@ pub struct RunArgs {
     /// What to log: error, warn, info, debug or trace, for everything or by module
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_filter)]
     pub log: String,
+}
+
+pub(super) fn main(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&args.config)?;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::builder().parse(&args.log)?)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    lifecycle::run(config)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Refuses what the logger would.

@@ -90,6 +90,7 @@ fn stats(version: &Version, stats: &Stats) -> String {
         ("replied", totals.replied),
         ("punted", totals.punted),
         ("dropped", totals.dropped),
+        ("waiting", totals.waiting),
     ] {
         table.row([what.to_owned(), count.to_string()]);
     }
@@ -103,8 +104,8 @@ fn stats(version: &Version, stats: &Stats) -> String {
 
 fn workers(stats: &Stats) -> String {
     let mut table = Table::new(&[
-        "worker", "core", "loops", "batches", "wakeups", "handoffs", "frames:", "fill", "rx", "held",
-        "queued", "tx", "pool", "total",
+        "worker", "core", "loops", "batches", "wakeups", "handoffs", "frames:", "fill", "held", "queued",
+        "tx", "lent", "pool", "total",
     ]);
     let mut lost = String::new();
     for worker in &stats.workers {
@@ -118,10 +119,10 @@ fn workers(stats: &Stats) -> String {
             worker.handoffs.to_string(),
             String::new(),
             frames.fill.to_string(),
-            frames.rx.to_string(),
             frames.worker.to_string(),
             frames.queued.to_string(),
             frames.tx.to_string(),
+            frames.lent.to_string(),
             frames.pool.to_string(),
             frames.total.to_string(),
         ]);

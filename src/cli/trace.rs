@@ -1,8 +1,24 @@
-//! `flowrail trace`: arguments.
+//! `flowrail trace`: runs captured packets through the datapath offline and prints each one's way.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::Args;
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapReader;
+use serde_json::{Value, json};
+
+use crate::control::config::{Config, PortRole, Steer};
+use crate::control::publish::{self, Facts};
+use crate::datapath::Step;
+use crate::ids::PortId;
+use crate::tables::fdb::Dest;
+use crate::tables::snapshot::Snapshot;
+use crate::trace::{self, Fate, Report};
 
 /// Run captured packets through the datapath offline, and explain what becomes of each.
 #[derive(Debug, Args)]
@@ -23,4 +39,187 @@ pub struct TraceArgs {
     /// Print one JSON object per packet, with output bytes in hex
     #[arg(long)]
     pub json: bool,
+}
+
+pub(super) fn main(args: &TraceArgs) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&args.config)?;
+    let tracer = Tracer::new(&config)?;
+    let port = tracer.port(&args.port)?;
+    for (number, frame) in (1..).zip(packets(&args.pcap)?) {
+        let frame = frame.with_context(|| format!("{}: packet {number}", args.pcap.display()))?;
+        let report = trace::run(&tracer.tables, port, tracer.roce_only(port), &frame);
+        let text = if args.json {
+            format!("{}\n", tracer.json(number, &args.port, &frame, &report))
+        } else {
+            tracer.text(number, &args.port, &frame, &report)
+        };
+        super::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The Ethernet frames of a capture.
+fn packets(path: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Vec<u8>>>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let mut reader = PcapReader::new(BufReader::new(file)).with_context(|| {
+        format!("{}: not a pcap file; pcapng is converted by: tcpdump -r IN -w OUT", path.display())
+    })?;
+    let link = reader.header().datalink;
+    if link != DataLink::ETHERNET {
+        bail!("{}: packets of link type {link:?}; flowrail traces Ethernet frames", path.display());
+    }
+    Ok(std::iter::from_fn(move || {
+        let packet = reader.next_packet()?;
+        Some(packet.map_err(anyhow::Error::from).and_then(|packet| {
+            if u64::from(packet.orig_len) > packet.data.len() as u64 {
+                bail!("cut to {} of {} bytes; capture with -s 0", packet.data.len(), packet.orig_len);
+            }
+            Ok(packet.data.into_owned())
+        }))
+    }))
+}
+
+/// The tables of a configuration, with the names that make a report readable.
+struct Tracer<'a> {
+    config: &'a Config,
+    tables: Snapshot,
+}
+
+impl<'a> Tracer<'a> {
+    fn new(config: &'a Config) -> anyhow::Result<Self> {
+        let facts = Facts::offline(config)?;
+        let tables = publish::snapshot(config, &facts, |uplink, ip| config.static_mac(uplink, ip));
+        Ok(Self { config, tables })
+    }
+
+    fn port(&self, name: &str) -> anyhow::Result<PortId> {
+        let mut ports = (0..).map(PortId).zip(self.config.port_names());
+        match ports.find(|(_, n)| *n == name) {
+            Some((id, _)) => Ok(id),
+            None => {
+                let names: Vec<&str> = self.config.port_names().collect();
+                bail!("no port {name:?} in the configuration; there are {}", names.join(", "))
+            }
+        }
+    }
+
+    fn roce_only(&self, port: PortId) -> bool {
+        self.config.access_ports().any(|(id, p)| {
+            id == port
+                && p.steer == Steer::Roce
+                && matches!(p.role, PortRole::Network(_) | PortRole::Native(_))
+        })
+    }
+
+    fn name(&self, port: PortId) -> &str {
+        self.config.port_names().nth(usize::from(port.0)).unwrap_or("?")
+    }
+
+    fn dest(&self, dest: Dest) -> String {
+        match dest {
+            Dest::Port(port) => format!("port {}", self.name(port)),
+            Dest::Vtep(id) => match self.tables.vteps.get(id) {
+                Some(row) => format!("VTEP {}", row.remote),
+                None => "unknown VTEP".to_owned(),
+            },
+        }
+    }
+
+    fn step(&self, step: Step) -> (&'static str, String) {
+        match step {
+            Step::Outer { src, dst, src_port, ecn } => {
+                ("outer", format!("{src} port {src_port} -> {dst} VXLAN, {ecn:?}"))
+            }
+            Step::Vxlan(vni) => ("vxlan", format!("VNI {vni}")),
+            Step::Source(Some(id)) => ("source", self.dest(Dest::Vtep(id))),
+            Step::Source(None) => ("source", "no configured peer".to_owned()),
+            Step::Inner { dst, src, ethertype } => {
+                ("inner", format!("{src} -> {dst}, EtherType 0x{:04x}", ethertype.0))
+            }
+            Step::DecapEcn { inner, outer, result } => {
+                ("ecn", format!("inner {inner:?}, outer {outer:?}: {result:?} (RFC 6040)"))
+            }
+            Step::Fdb(mac, Some(dest)) => ("fdb", format!("{mac}: {}", self.dest(dest))),
+            Step::Fdb(mac, None) => ("fdb", format!("{mac}: no entry")),
+            Step::Encap { dst, vni, src_port, tos, len } => (
+                "encap",
+                format!("to {dst}, VNI {vni}, source port {src_port}, TOS 0x{tos:02x}, {len} bytes"),
+            ),
+            Step::Native(port) => ("native", format!("without a tunnel to {}", self.name(port))),
+        }
+    }
+
+    /// Verdict, drop or punt reason, and explanation.
+    fn fate(&self, fate: Fate) -> (&'static str, Option<&'static str>, String) {
+        match fate {
+            Fate::Forward(port) => ("forward", None, format!("leaves {}", self.name(port))),
+            Fate::Replicate => ("replicate", None, "a copy for each receiver".to_owned()),
+            Fate::Unresolved => ("wait", None, "for the MAC of the next hop".to_owned()),
+            Fate::Punt(reason) => ("pass", Some(reason.name()), reason.explain().to_owned()),
+            Fate::Drop(reason) => ("drop", Some(reason.name()), reason.explain().to_owned()),
+        }
+    }
+
+    fn text(&self, number: usize, port: &str, frame: &[u8], report: &Report) -> String {
+        let mut text = format!("packet {number}: {} bytes on {port}\n", frame.len());
+        let line = |text: &mut String, indent: &str, what: &str, detail: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{indent}{what:<9} {detail}");
+        };
+        let steps = |text: &mut String, indent: &str, steps: &[Step]| {
+            for step in steps {
+                let (what, detail) = self.step(*step);
+                line(text, indent, what, &detail);
+            }
+        };
+        let end = |text: &mut String, indent: &str, fate: Fate| {
+            let (verdict, reason, detail) = self.fate(fate);
+            let detail = reason.map_or_else(|| detail.clone(), |reason| format!("{reason}: {detail}"));
+            line(text, indent, verdict, &detail);
+        };
+        steps(&mut text, "  ", &report.steps);
+        for note in &report.notes {
+            line(&mut text, "  ", "note", &format!("{note}: {}", note.explain()));
+        }
+        end(&mut text, "  ", report.fate);
+        for copy in &report.copies {
+            line(&mut text, "  ", "copy", &format!("for {}", self.dest(copy.dest)));
+            steps(&mut text, "    ", &copy.steps);
+            end(&mut text, "    ", copy.fate);
+        }
+        text
+    }
+
+    fn json(&self, number: usize, port: &str, frame: &[u8], report: &Report) -> Value {
+        let steps = |steps: &[Step]| -> Vec<Value> {
+            let named = steps.iter().map(|step| self.step(*step));
+            named.map(|(stage, detail)| json!({ "stage": stage, "detail": detail })).collect()
+        };
+        let copies = report.copies.iter().map(|copy| {
+            let (verdict, reason, _) = self.fate(copy.fate);
+            json!({ "to": self.dest(copy.dest), "steps": steps(&copy.steps), "verdict": verdict, "reason": reason })
+        });
+        let outputs = report.outputs.iter().map(|output| {
+            json!({ "port": self.name(output.port), "bytes": output.bytes.len(), "hex": hex(&output.bytes) })
+        });
+        let (verdict, reason, _) = self.fate(report.fate);
+        json!({
+            "packet": number,
+            "port": port,
+            "bytes": frame.len(),
+            "steps": steps(&report.steps),
+            "notes": report.notes.iter().map(|note| note.name()).collect::<Vec<_>>(),
+            "verdict": verdict,
+            "reason": reason,
+            "copies": copies.collect::<Vec<_>>(),
+            "outputs": outputs.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

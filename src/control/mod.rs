@@ -1,7 +1,10 @@
-//! Control plane.
+//! Control plane: reads the configuration, opens ports, publishes tables, follows the kernel, answers questions.
 
 pub mod api;
 pub mod config;
+mod inspect;
+pub mod lifecycle;
 pub mod netlink;
 pub mod publish;
+mod setup;
 pub mod stats;

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::drop::{DropReason, Note};
+pub use crate::worker::counters::Frames;
 
 use super::netlink::NextHop;
 
@@ -82,6 +83,8 @@ pub struct Totals {
     pub replied: u64,
     /// Handed to the kernel.
     pub punted: u64,
+    /// Not decided yet: waiting for a next hop's MAC or for room on a TX ring.
+    pub waiting: u64,
     /// Dropped, for whatever reason: the sum of `drops`.
     pub dropped: u64,
     /// Dropped, by reason.
@@ -103,37 +106,14 @@ pub struct WorkerStats {
     pub batches: u64,
     /// Wakeups of the kernel's transmit side.
     pub wakeups: u64,
+    /// Of those, how many the kernel asked to repeat.
+    pub wakeups_refused: u64,
+    /// Times it slept.
+    pub sleeps: u64,
     /// Packets passed to another worker.
     pub handoffs: u64,
     /// Where its frames are.
     pub frames: Frames,
-}
-
-/// Where the frames of one UMEM are. All but `total` add up to `total`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frames {
-    /// Offered to the kernel for receive.
-    pub fill: u64,
-    /// Received, in RX rings.
-    pub rx: u64,
-    /// In the worker's hands, or waiting for a next hop's MAC.
-    pub worker: u64,
-    /// In class queues.
-    pub queued: u64,
-    /// In TX rings, or sent and not yet given back.
-    pub tx: u64,
-    /// Free.
-    pub pool: u64,
-    /// Frames there are.
-    pub total: u64,
-}
-
-impl Frames {
-    /// Whether every frame is in exactly one place.
-    #[must_use]
-    pub fn is_conserved(&self) -> bool {
-        self.fill + self.rx + self.worker + self.queued + self.tx + self.pool == self.total
-    }
 }
 
 /// What a port is for.
@@ -277,7 +257,7 @@ mod tests {
 
     #[test]
     fn frames_add_up_or_not() {
-        let frames = Frames { fill: 1, rx: 2, worker: 3, queued: 4, tx: 5, pool: 6, total: 21 };
+        let frames = Frames { fill: 1, worker: 3, queued: 4, tx: 5, lent: 2, pool: 6, total: 21 };
         assert!(frames.is_conserved());
         assert!(!Frames { pool: 5, ..frames }.is_conserved());
     }
@@ -288,7 +268,7 @@ mod tests {
         let json = serde_json::to_string(&stats).unwrap();
         assert_eq!(
             json,
-            r#"{"uptime_ms":0,"totals":{"received":0,"forwarded":0,"replied":0,"punted":0,"dropped":0,"drops":{},"notes":{}},"workers":[{"worker":0,"core":0,"loops":0,"batches":0,"wakeups":0,"handoffs":0,"frames":{"fill":0,"rx":0,"worker":0,"queued":0,"tx":0,"pool":0,"total":0}}]}"#
+            r#"{"uptime_ms":0,"totals":{"received":0,"forwarded":0,"replied":0,"punted":0,"waiting":0,"dropped":0,"drops":{},"notes":{}},"workers":[{"worker":0,"core":0,"loops":0,"batches":0,"wakeups":0,"wakeups_refused":0,"sleeps":0,"handoffs":0,"frames":{"fill":0,"worker":0,"queued":0,"tx":0,"lent":0,"pool":0,"total":0}}]}"#
         );
         assert_eq!(serde_json::to_string(&CopyMode::ZeroCopy).unwrap(), r#""zero-copy""#);
     }

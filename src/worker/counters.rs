@@ -1,7 +1,10 @@
 //! What a worker counts. One writer, any number of readers, no locked instruction: each counter is a relaxed load and
 //! store of a 64-bit number.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use serde::{Deserialize, Serialize};
 
 use crate::ids::PortId;
 use crate::wire::drop::{DropReason, Note};
@@ -45,23 +48,65 @@ pub struct PortCounters {
     pub drops: [Counter; DropReason::COUNT],
 }
 
-/// Where a worker's frames are. Their sum is the size of its UMEM at any moment.
+/// Where a worker's frames are. All but `total` add up to `total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frames {
+    /// Given to the kernel to receive into.
+    pub fill: u64,
+    /// In the worker's hands: received and not finished, or waiting for a MAC.
+    pub worker: u64,
+    /// Waiting for room on a TX ring.
+    pub queued: u64,
+    /// On a TX ring or not yet completed.
+    pub tx: u64,
+    /// Lent to another worker, which copies them.
+    pub lent: u64,
+    /// Free.
+    pub pool: u64,
+    /// All.
+    pub total: u64,
+}
+
+impl Frames {
+    /// Whether every frame is in exactly one place.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.fill + self.worker + self.queued + self.tx + self.lent + self.pool == self.total
+    }
+}
+
+/// The latest [`Frames`], which a reader gets whole: a sequence number is odd while the worker writes.
 #[derive(Debug, Default)]
 pub struct FrameGauges {
-    /// Given to the kernel to receive into.
-    pub fill: Counter,
-    /// In the worker's hands: received and not finished, or waiting for a MAC.
-    pub worker: Counter,
-    /// Waiting for room on a TX ring.
-    pub queued: Counter,
-    /// On a TX ring or not yet completed.
-    pub tx: Counter,
-    /// Lent to another worker, which copies them.
-    pub lent: Counter,
-    /// Free.
-    pub pool: Counter,
-    /// All.
-    pub total: Counter,
+    sequence: AtomicU64,
+    values: [AtomicU64; 7],
+}
+
+impl FrameGauges {
+    /// Writes; only the owning worker may.
+    pub fn set(&self, f: &Frames) {
+        let sequence = self.sequence.load(Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Relaxed);
+        fence(Release);
+        let values = [f.fill, f.worker, f.queued, f.tx, f.lent, f.pool, f.total];
+        self.values.iter().zip(values).for_each(|(to, from)| to.store(from, Relaxed));
+        self.sequence.store(sequence.wrapping_add(2), Release);
+    }
+
+    /// Reads what was written last.
+    #[must_use]
+    pub fn get(&self) -> Frames {
+        loop {
+            let before = self.sequence.load(Acquire);
+            let [fill, worker, queued, tx, lent, pool, total] =
+                self.values.each_ref().map(|v| v.load(Relaxed));
+            fence(Acquire);
+            if before.is_multiple_of(2) && self.sequence.load(Relaxed) == before {
+                return Frames { fill, worker, queued, tx, lent, pool, total };
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Counters of one worker.

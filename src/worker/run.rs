@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Cache};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::counters::Frames;
+use super::handoff::Outbox;
+use super::link::Link;
 use super::{Idle, Worker};
 use crate::ids::Nanos;
 use crate::tables::snapshot::Snapshot;
@@ -76,7 +79,7 @@ impl Worker {
         self.waker.doze();
         let handed = self.inboxes.iter().any(|inbox| !inbox.is_empty());
         if !handed && !shared.stop.load(Ordering::Relaxed) {
-            let timeout = if self.links.iter_mut().any(super::link::Link::is_restless) {
+            let timeout = if self.links.iter_mut().any(Link::is_restless) {
                 RESTLESS_SLEEP
             } else if self.pending.is_empty() {
                 IDLE_SLEEP
@@ -119,21 +122,22 @@ impl Worker {
     }
 
     fn lent(&self) -> usize {
-        self.outboxes.iter().map(super::handoff::Outbox::lent).sum()
+        self.outboxes.iter().map(Outbox::lent).sum()
     }
 
     /// Says where the frames are. Their sum is the UMEM at any moment.
     pub fn publish_gauges(&self) {
-        let gauges = &self.counters.frames;
-        let sum = |count: fn(&super::link::Link) -> usize| self.links.iter().map(count).sum::<usize>() as u64;
-        gauges.fill.set(sum(|link| link.socket.in_fill_ring()));
-        gauges.worker.set((self.rx.len() + self.pending.frames()) as u64);
-        gauges.queued.set(sum(super::link::Link::queued));
-        gauges.tx.set(sum(|link| link.socket.outstanding_tx()));
-        gauges.lent.set(self.lent() as u64);
-        gauges.pool.set(self.pool.len() as u64);
-        gauges.total.set(self.umem.chunks() as u64);
-        let waiting = self.links.iter().map(super::link::Link::queued_packets).sum::<usize>();
+        let sum = |count: fn(&Link) -> usize| self.links.iter().map(count).sum::<usize>() as u64;
+        self.counters.frames.set(&Frames {
+            fill: sum(|link| link.socket.in_fill_ring()),
+            worker: (self.rx.len() + self.pending.frames()) as u64,
+            queued: sum(Link::queued),
+            tx: sum(|link| link.socket.outstanding_tx()),
+            lent: self.lent() as u64,
+            pool: self.pool.len() as u64,
+            total: self.umem.chunks() as u64,
+        });
+        let waiting = self.links.iter().map(Link::queued_packets).sum::<usize>();
         self.counters.waiting.set((waiting + self.pending.uncounted()) as u64);
     }
 }

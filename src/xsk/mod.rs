@@ -30,7 +30,7 @@ pub use device::{driver_name, rx_queues, tx_queues};
 pub use error::XskError;
 pub use frame::Frame;
 pub use pool::Pool;
-pub use socket::{Socket, Wakeup};
+pub use socket::{Socket, StatisticsReader, Wakeup};
 pub use sys::{XdpStatistics, wait_readable};
 pub use umem::{HugePages, Umem, UmemConfig};
 

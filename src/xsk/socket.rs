@@ -278,6 +278,16 @@ impl Socket {
         self.invalid
     }
 
+    /// A reader of this socket's kernel counters for another thread.
+    ///
+    /// # Errors
+    /// [`XskError::Query`] when the process may open no more files.
+    pub fn statistics_reader(&self) -> Result<StatisticsReader, XskError> {
+        let fd = self.as_fd().try_clone_to_owned();
+        let failed = |source| XskError::Query { what: "a second descriptor".to_owned(), source };
+        fd.map(StatisticsReader).map_err(failed)
+    }
+
     /// Kernel counters of this socket.
     ///
     /// # Errors
@@ -288,6 +298,21 @@ impl Socket {
                 .map_err(|source| XskError::Query { what: "XDP_STATISTICS".to_owned(), source }),
             Endpoint::Memory(link) => Ok(link.statistics()),
         }
+    }
+}
+
+/// Reads a socket's kernel counters from another thread. Keeps the socket open: drop it before the socket.
+#[derive(Debug)]
+pub struct StatisticsReader(OwnedFd);
+
+impl StatisticsReader {
+    /// Kernel counters of the socket.
+    ///
+    /// # Errors
+    /// [`XskError::Query`] when the kernel does not answer.
+    pub fn read(&self) -> Result<XdpStatistics, XskError> {
+        sys::statistics(self.0.as_fd())
+            .map_err(|source| XskError::Query { what: "XDP_STATISTICS".to_owned(), source })
     }
 }
 

@@ -177,12 +177,11 @@ impl Rig {
     pub fn check(&mut self) {
         self.worker.publish_gauges();
         let counters = self.worker.counters();
-        let f = &counters.frames;
-        let parts = [&f.fill, &f.worker, &f.queued, &f.tx, &f.lent, &f.pool].map(|gauge| gauge.get());
-        assert_eq!(parts.iter().sum::<u64>(), f.total.get(), "frames {parts:?}");
+        let frames = counters.frames.get();
+        assert!(frames.is_conserved(), "{frames:?}");
         let dropped: u64 = DropReason::ALL.iter().map(|reason| counters.dropped(*reason)).sum();
         let fates = counters.forwarded.get() + dropped + counters.waiting.get();
-        if f.lent.get() == 0 {
+        if frames.lent == 0 {
             assert_eq!(counters.received(), fates, "packets");
         }
     }
