@@ -17,7 +17,7 @@ impl KernelVtep<'_> {
         let Self { netns, vni, port, local, remote, mtu } = self;
         netns.run(&format!(
             "ip link add vx{vni} mtu {mtu} type vxlan id {vni} local {local} remote {remote} dev u0 \
-             dstport 4789 nolearning"
+             dstport 4789 nolearning tos inherit"
         ));
         netns.run(&format!("ip link add br{vni} mtu {mtu} type bridge mcast_snooping 0"));
         for device in [&format!("vx{vni}"), *port] {
