@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Two hosts with a VTEP each, in network namespaces. Sourced by scripts/demo and scripts/rig/roce.
 #
 #   tenant ta  t0 ── p0  host a  u0 ════ u0  host b  p0 ── t0  tenant tb
@@ -15,11 +16,27 @@ encap_ip() { echo "10.0.0.${NUMBER[$1]}"; }
 tenant_ip() { echo "192.168.1.${NUMBER[$1]}"; }
 tenant_mac() { echo "02:00:00:00:0a:0${NUMBER[$1]}"; }
 
-# Runs a command on host a or b, in tenant ta or tb, or on the switch.
+# Runs a command on host a or b, in tenant ta or tb, or on the switch. File 9 is the lock, which no child may keep.
 on() {
     local name=$1
     shift
-    ip netns exec "$HOSTS-$name" "$@"
+    ip netns exec "$HOSTS-$name" "$@" 9>&-
+}
+
+# start FILE NAME COMMAND...: the same in the background, its output in FILE. `$!` is the command itself.
+start() {
+    local file=$1 name=$2
+    shift 2
+    ip netns exec "$HOSTS-$name" "$@" >"$file" 2>&1 9>&- &
+}
+
+# Waits until COMMAND succeeds, ten seconds at most.
+until_true() {
+    for _ in $(seq 200); do
+        ! "$@" >/dev/null 2>&1 || return 0
+        sleep 0.05
+    done
+    return 1
 }
 
 # One at a time: stale namespaces are nobody's only while the lock is held.
@@ -135,15 +152,9 @@ network = "blue"
 steer = "all"
 macs = ["$(tenant_mac "$host")"]
 TOML
-    on "$host" "$binary" run --config "$config" >"$STATE/$host.log" 2>&1 9>&- &
-    local process=$!
-    for _ in $(seq 200); do
-        "$binary" show stats --socket "$STATE/$host.sock" >/dev/null 2>&1 && return
-        kill -0 $process 2>/dev/null || break
-        sleep 0.05
-    done
-    cat "$STATE/$host.log" >&2
-    fail "flowrail on host $host did not start"
+    start "$STATE/$host.log" "$host" "$binary" run --config "$config"
+    until_true "$binary" show stats --socket "$STATE/$host.sock" ||
+        fail "flowrail on host $host did not start: $(cat "$STATE/$host.log")"
 }
 
 # vtep KIND HOST BINARY

@@ -1,7 +1,8 @@
+# shellcheck shell=bash disable=SC2034
 # What the scripts need and how they get it. Sourced; says what it installs before it does.
 
 BUILD_PACKAGES="clang libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev gcc-multilib m4 make pkg-config ca-certificates curl"
-RUN_PACKAGES="ethtool iproute2 iperf3 iputils-ping procps util-linux"
+RUN_PACKAGES="python3 ethtool iproute2 iperf3 iputils-ping procps util-linux"
 GUEST_PACKAGES="qemu-system-x86 seabios busybox-static cpio zstd xz-utils kmod tcpdump python3 ibverbs-utils
     ibverbs-providers rdma-core perftest"
 RUST_NEEDED=1.90

@@ -84,7 +84,9 @@ impl Roce {
         let route = route(from);
         let send =
             format!("send {route} --path-mtu {path_mtu} --count {count} --rate {rate} --qps {qps} --json");
-        sender.attempt(Duration::from_secs(20), &format!("{} {send}", probe())).expect_success();
+        // Pinned, because the kernel may reorder the frames of a sender that changes its core.
+        let command = format!("taskset -c 0 {} {send}", probe());
+        sender.attempt(Duration::from_secs(20), &command).expect_success();
         let output = witness.wait(Duration::from_secs(25)).expect_success();
         serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output}"))
     }
