@@ -12,6 +12,8 @@ use crate::socket::PacketSocket;
 const MAX_COUNT: u32 = 1 << 23;
 /// How long a lost echo is waited for.
 const ECHO_TIMEOUT: Duration = Duration::from_millis(500);
+/// Nobody answers when so many echoes are lost in a row.
+const HOPELESS: u32 = 10;
 
 pub const KEYS: [&str; 12] = [
     "interface",
@@ -119,13 +121,23 @@ fn round_trips(socket: &PacketSocket, plan: &Plan) -> Result<(Latencies, u64), S
     socket.set_timeout(Duration::from_millis(50)).map_err(|e| format!("receive timeout: {e}"))?;
     let (mut latencies, mut lost) = (Latencies::default(), 0);
     let (mut frame, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    let mut silence = 0;
     for i in 0..plan.count {
         plan.build(i, &mut frame)?;
         let sent = Instant::now();
         socket.send(&frame).map_err(|e| format!("send of {} B: {e}", frame.len()))?;
         match echo(socket, &frame, sent, &mut buffer)? {
-            Some(time) => latencies.record(time.as_nanos() as u64),
-            None => lost += 1,
+            Some(time) => {
+                latencies.record(time.as_nanos() as u64);
+                silence = 0;
+            }
+            None => {
+                lost += 1;
+                silence += 1;
+            }
+        }
+        if silence == HOPELESS {
+            return Ok((latencies, lost + u64::from(plan.count - i - 1)));
         }
     }
     Ok((latencies, lost))

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # What the scripts need and how they get it. Sourced; says what it installs before it does.
 
-BUILD_PACKAGES="clang libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev gcc-multilib m4 make pkg-config ca-certificates curl"
+BUILD_PACKAGES="clang llvm libbpf-dev libelf-dev zlib1g-dev gcc libc6-dev gcc-multilib m4 make pkg-config ca-certificates curl"
 RUN_PACKAGES="python3 ethtool iproute2 iperf3 iputils-ping procps util-linux"
 GUEST_PACKAGES="qemu-system-x86 seabios busybox-static cpio zstd xz-utils kmod tcpdump python3 ibverbs-utils
     ibverbs-providers rdma-core perftest"
@@ -37,17 +37,18 @@ need_packages() {
     echo "Installing with apt: ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q >/dev/null
-    apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get install -qy --no-install-recommends "${missing[@]}" >/dev/null 2>&1 ||
+        fail "apt-get could not install ${missing[*]}"
 }
 
 # Makes `cargo` a Rust of at least RUST_NEEDED, with rustfmt and clippy.
 need_rust() {
     PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
     local have
-    have=$(rustc --version 2>/dev/null | awk '{print $2}')
+    have=$(rustc --version 2>/dev/null | awk '{print $2}') || true
     if [ "$(printf '%s\n' "$RUST_NEEDED" "${have:-0}" | sort -V | head -n 1)" != "$RUST_NEEDED" ]; then
         echo "Installing Rust with rustup into ${CARGO_HOME:-$HOME/.cargo} (found ${have:-none}, needed $RUST_NEEDED)"
-        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        curl --proto '=https' --tlsv1.2 -sSf https://static.rust-lang.org/rustup/rustup-init.sh |
             sh -s -- -qy --no-modify-path --profile minimal -c rustfmt -c clippy
         PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
     fi
