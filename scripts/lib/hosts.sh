@@ -166,17 +166,14 @@ vtep() {
     esac
 }
 
-# conserved BINARY HOST: every frame that host's flowrail received is accounted for, once traffic is at rest.
+# conserved BINARY HOST: every packet that host's flowrail received has a fate, once traffic is at rest.
 conserved() {
     "$1" show stats --json --socket "$STATE/$2.sock" | python3 -c '
 import json, sys
-stats = json.load(sys.stdin)
-dropped = sum(stats["drops"].values())
-parts = [stats["forwarded"], stats["replied"], stats["punted"], dropped]
-names = "received {} = forwarded {} + replied {} + punted {} + dropped {}".format(stats["received"], *parts)
-print("host '"$2"':", names)
-for reason, count in stats["drops"].items():
-    if count:
-        print("        dropped", count, reason)
-sys.exit(sum(parts) != stats["received"])' || fail "the counters of host $2 do not add up"
+totals = json.load(sys.stdin)["totals"]
+drops = {reason: count for reason, count in totals["drops"].items() if count}
+parts = [totals["forwarded"], totals["replied"], totals["punted"], sum(drops.values())]
+sums = "received {} = forwarded {} + replied {} + punted {} + dropped {}".format(totals["received"], *parts)
+print("flowrail on host '"$2"':", sums, drops or "")
+sys.exit(sum(parts) != totals["received"])' || fail "the counters of host $2 do not add up"
 }

@@ -8,32 +8,49 @@ use serde_json::Value;
 pub struct Stats(pub Value);
 
 impl Stats {
-    pub fn received(&self) -> u64 {
-        self.number("received")
+    /// What is wrong with the sums, or `None` when every packet has exactly one fate and every frame one place.
+    /// Packets in flight have no fate yet, so the sums hold only at rest.
+    pub fn imbalance(&self) -> Option<String> {
+        let (received, fates) = (self.total("received"), self.fates());
+        if received != fates {
+            return Some(format!("received {received} packets, but {fates} have a fate: {self}"));
+        }
+        for worker in self.0["workers"].as_array().expect("workers") {
+            let frames = |name: &str| number(&worker["frames"], name);
+            let places: u64 = ["fill", "rx", "worker", "queued", "tx", "pool"].map(frames).iter().sum();
+            if places != frames("total") {
+                return Some(format!("frames do not add up: {worker}"));
+            }
+            if frames("worker") + frames("queued") > 0 {
+                return Some(format!("frames are held at rest: {worker}"));
+            }
+        }
+        None
     }
 
-    /// Everything a received frame can have become.
-    pub fn accounted_for(&self) -> u64 {
-        self.number("forwarded") + self.number("replied") + self.number("punted") + self.dropped()
+    /// Everything a received packet can have become.
+    fn fates(&self) -> u64 {
+        ["forwarded", "replied", "punted"].map(|fate| self.total(fate)).iter().sum::<u64>() + self.dropped()
     }
 
+    /// Packets dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.drops().map(|(_, count)| count).sum()
+        let drops = self.0["totals"]["drops"].as_object().unwrap_or_else(|| panic!("no drops: {self}"));
+        drops.values().map(|count| count.as_u64().unwrap()).sum()
     }
 
-    /// Frames dropped for one reason.
+    /// Packets dropped for one reason.
     pub fn drop(&self, reason: &str) -> u64 {
-        self.drops().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count)
+        number(&self.0["totals"]["drops"], reason)
     }
 
-    fn drops(&self) -> impl Iterator<Item = (&str, u64)> {
-        let drops = self.0["drops"].as_object().unwrap_or_else(|| panic!("no drops: {self}"));
-        drops.iter().map(|(name, count)| (name.as_str(), count.as_u64().unwrap()))
+    pub fn total(&self, name: &str) -> u64 {
+        number(&self.0["totals"], name)
     }
+}
 
-    fn number(&self, name: &str) -> u64 {
-        self.0[name].as_u64().unwrap_or_else(|| panic!("no number {name}: {self}"))
-    }
+fn number(object: &Value, name: &str) -> u64 {
+    object[name].as_u64().unwrap_or_else(|| panic!("no number {name}: {object}"))
 }
 
 impl fmt::Display for Stats {
