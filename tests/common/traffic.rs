@@ -103,11 +103,13 @@ impl Roce {
     }
 }
 
-/// Sends frames from host `from`'s tenant that nobody is expected to receive.
+/// Sends `count` frames to MAC address `to_mac` that nobody is expected to receive; `tenant` lives on host `host`.
 #[track_caller]
-pub fn send_only(pair: &Pair, from: usize, count: u32) {
-    let command = format!("{} send {} --count {count} --rate 1000", probe(), route(from));
-    pair.tenant(from).attempt(Duration::from_secs(10), &command).expect_success();
+pub fn send_to(tenant: &Netns, host: usize, to_mac: &str, count: u32) {
+    let (from, to) = (TENANT_IP[host], TENANT_IP[1 - host]);
+    let route = format!("--interface t0 --to-mac {to_mac} --from {from} --to {to}");
+    let command = format!("{} send {route} --count {count} --rate 1000", probe());
+    tenant.attempt(Duration::from_secs(10), &command).expect_success();
 }
 
 fn route(from: usize) -> String {

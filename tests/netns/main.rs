@@ -8,7 +8,9 @@
 mod common;
 
 mod carriage;
+mod exceptions;
 mod lifecycle;
+mod local;
 mod neighbors;
 mod queues;
 mod reference;

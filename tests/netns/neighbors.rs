@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::common::command::eventually;
-use crate::common::topology::{Pair, Plan, UPLINK_MAC, Vtep};
-use crate::common::traffic::{Roce, send_only};
+use crate::common::topology::{Pair, Plan, TENANT_MAC, UPLINK_MAC, Vtep};
+use crate::common::traffic::{Roce, send_to};
 
 #[test]
 fn the_first_packets_wait_for_resolution() {
@@ -20,7 +20,7 @@ fn the_first_packets_wait_for_resolution() {
 fn a_next_hop_that_never_answers_is_a_counted_drop() {
     let pair = Pair::up(Plan { vteps: [Vtep::Flowrail, Vtep::None], ..Plan::against(Vtep::Kernel) });
     pair.hosts[1].netns.run("ip addr flush dev u0");
-    send_only(&pair, 0, 20);
+    send_to(pair.tenant(0), 0, TENANT_MAC[1], 20);
     eventually("unresolved frames are dropped", Duration::from_secs(10), || {
         pair.forwarder(0).stats().drop("neighbor_unresolved") == 20
     });
