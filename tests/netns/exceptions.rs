@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::common::command::eventually;
-use crate::common::topology::{Pair, Plan, TENANT_MAC, Vtep};
-use crate::common::traffic::send_to;
+use crate::common::topology::{Pair, Plan, TENANT_IP, TENANT_MAC, Vtep};
+use crate::common::traffic::{ping, send_to};
 
 const COUNT: u32 = 20;
 
@@ -22,6 +22,17 @@ fn an_unknown_destination_is_dropped() {
     let pair = Pair::up(Plan::against(Vtep::Kernel));
     send_to(&pair.hosts[0].tenants[0], 0, "02:00:00:00:ff:ff", COUNT);
     expect_drops(pair, "unknown_unicast");
+}
+
+#[test]
+fn what_the_underlay_cannot_take_whole_is_dropped() {
+    let pair = Pair::up(Plan { underlay_mtu: 4000, ..Plan::against(Vtep::Kernel) });
+    pair.expect_reachable(0);
+    // 3950 B of inner frame without its Ethernet header fit; a VTEP must not fragment what is longer.
+    ping(pair.tenant(0), TENANT_IP[1], 3950 - 14 - 28, 3);
+    let lost = format!("ping -c {COUNT} -i 0.01 -W 1 -M do -s {} {}", 3950 - 14 - 27, TENANT_IP[1]);
+    assert!(!pair.tenant(0).attempt(Duration::from_secs(5), &lost).success());
+    expect_drops(pair, "encap_mtu_exceeded");
 }
 
 #[test]

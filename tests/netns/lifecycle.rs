@@ -64,11 +64,20 @@ fn a_queue_that_another_process_holds_is_named() {
 }
 
 #[test]
-fn an_underlay_too_small_for_its_tenants_is_refused() {
-    let pair =
-        Pair::up(Plan { vteps: [Vtep::None, Vtep::None], underlay_mtu: 9000, ..Plan::against(Vtep::Kernel) });
+fn an_interface_that_is_down_is_named() {
+    let pair = unstarted();
+    pair.hosts[0].netns.run("ip link set p0 down");
     let said = Forwarder::refused(&pair.hosts[0].netns, &pair.config(0));
-    assert!(said.contains("9000") && said.contains("9050"), "{said}");
+    assert!(said.contains("p0 is down"), "{said}");
+    expect_no_xdp(&pair.hosts[0].netns);
+}
+
+#[test]
+fn an_mtu_beyond_the_interface_is_refused() {
+    let pair = unstarted();
+    let config = pair.config(0).replace("interface = \"u0\"", "interface = \"u0\"\nmtu = 9300");
+    let said = Forwarder::refused(&pair.hosts[0].netns, &config);
+    assert!(said.contains("9300") && said.contains("9214"), "{said}");
     expect_no_xdp(&pair.hosts[0].netns);
 }
 
