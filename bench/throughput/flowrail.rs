@@ -98,6 +98,7 @@ idle = "spin"
 batch = {batch}
 tx_budget = {tx_budget}
 ring_size = {ring_size}
+umem_frames = {frames}
 
 [control]
 socket = "{socket}"
@@ -125,6 +126,8 @@ mac = "{vtep}"
 name = "far"
 encap_ips = ["{far}"]
 "#,
+        // what l2fwd has: the caches see the difference
+        frames = ring_size * 4,
         socket = socket.display(),
         near = ip(IP_NEAR),
         far = ip(IP_FAR),

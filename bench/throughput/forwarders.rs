@@ -78,10 +78,13 @@ impl Kind {
             }
             Self::L2fwd => format!(
                 "xsk-rs 0.11, copy mode, need_wakeup, USE_SG, chunk 4096, batch {batch}, TX budget {tx_budget}, \
-                 rings {ring_size}, spin, core {DUT_CORE}"
+                 rings {ring_size}, UMEM {} frames, spin, core {DUT_CORE}",
+                ring_size * 4
             ),
             Self::Flowrail => format!(
-                "copy mode, batch {batch}, TX budget {tx_budget}, rings {ring_size}, spin, core {DUT_CORE}"
+                "copy mode, chunk 4096, batch {batch}, TX budget {tx_budget}, rings {ring_size}, UMEM {} frames, \
+                 spin, core {DUT_CORE}",
+                ring_size * 4
             ),
             Self::Ovs => {
                 format!("Debian's OVS-DPDK, af_xdp, defaults (TX budget 32), MTU 3000, core {DUT_CORE}")
