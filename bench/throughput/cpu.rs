@@ -159,7 +159,7 @@ pub struct Meter {
 /// A meter at work.
 pub struct Metering<'a> {
     meter: &'a Meter,
-    links: Vec<Link>,
+    _links: Vec<Link>,
     pid: u32,
     start_ns: u64,
 }
@@ -175,10 +175,7 @@ impl Meter {
 
     /// Starts metering `pid` (as the initial PID namespace numbers it).
     pub fn start(&self, pid: u32) -> Result<Metering<'_>> {
-        for thread in self.accounts.keys().collect::<Vec<_>>() {
-            self.accounts.delete(&thread)?;
-        }
-        bpf::map(&self.object, "metered")?.update(&0u32.to_ne_bytes(), &pid.to_ne_bytes(), MapFlags::ANY)?;
+        self.watch(0)?;
         let links = METER
             .iter()
             .map(|name| {
@@ -186,7 +183,17 @@ impl Meter {
                 Ok(program.context("meter program")?.attach()?)
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Metering { meter: self, links, pid, start_ns: process_ns(pid)? })
+        for thread in self.accounts.keys().collect::<Vec<_>>() {
+            self.accounts.delete(&thread)?;
+        }
+        // attaching takes its time; nothing counts until all three are there
+        self.watch(pid)?;
+        Ok(Metering { meter: self, _links: links, pid, start_ns: process_ns(pid)? })
+    }
+
+    fn watch(&self, pid: u32) -> Result<()> {
+        let metered = bpf::map(&self.object, "metered")?;
+        Ok(metered.update(&0u32.to_ne_bytes(), &pid.to_ne_bytes(), MapFlags::ANY)?)
     }
 }
 
@@ -194,7 +201,7 @@ impl Metering<'_> {
     /// Ends metering. A thread that made no system call meanwhile was in user mode all along.
     pub fn finish(self) -> Result<Split> {
         let total = process_ns(self.pid)? - self.start_ns;
-        drop(self.links);
+        self.meter.watch(0)?;
         let now = monotonic_ns();
         let mut split = Split { user_ns: 0, kernel_ns: 0 };
         for thread in self.meter.accounts.keys().collect::<Vec<_>>() {

@@ -29,24 +29,14 @@ pub struct Latency {
 pub const WIRE: &str = "wire";
 
 impl Bench<'_> {
-    /// The rig alone: the forwarder's end of the first wire sends back.
-    pub fn wire_latency(&self, size: usize, round: u32) -> Result<Latency> {
-        let _reflector = self.xdp_role(Place::Dut, "reflect", "l0")?;
-        self.probe(WIRE, None, size, round)
-    }
-
-    /// Through `kind` and back.
-    pub fn latency(&self, kind: Kind, size: usize, round: u32) -> Result<Latency> {
-        let forwarder = self.start(kind)?;
-        let _reflector = self.xdp_role(Place::Far, "reflect", "s0")?;
-        self.probe(kind.name(), forwarder.pid(), size, round).with_context(|| forwarder.log())
-    }
-
-    /// Probes until prober and forwarder had the machine to themselves, or the attempts are used up.
-    fn probe(&self, forwarder: &'static str, pid: Option<u32>, size: usize, round: u32) -> Result<Latency> {
+    /// Through `kind` and back, or over the rig alone: then the forwarder's end of the first wire sends back. Repeated
+    /// until prober and forwarder had the machine to themselves, or the attempts are used up.
+    pub fn latency(&self, kind: Option<Kind>, size: usize, round: u32) -> Result<Latency> {
         let mut attempt = 1;
         loop {
-            let latency = self.probe_once(forwarder, pid, size, round)?;
+            // before the forwarder starts, which may well spin
+            wait_for_quiet(self.options.patience())?;
+            let latency = self.latency_once(kind, size, round)?;
             if latency.clean || attempt == self.options.attempts() {
                 return Ok(latency);
             }
@@ -54,14 +44,17 @@ impl Bench<'_> {
         }
     }
 
-    fn probe_once(
-        &self,
-        forwarder: &'static str,
-        pid: Option<u32>,
-        size: usize,
-        round: u32,
-    ) -> Result<Latency> {
-        wait_for_quiet(self.options.patience())?;
+    fn latency_once(&self, kind: Option<Kind>, size: usize, round: u32) -> Result<Latency> {
+        let Some(kind) = kind else {
+            let _reflector = self.xdp_role(Place::Dut, "reflect", "l0")?;
+            return self.probe(WIRE, None, size, round);
+        };
+        let forwarder = self.start(kind)?;
+        let _reflector = self.xdp_role(Place::Far, "reflect", "s0")?;
+        self.probe(kind.name(), forwarder.pid(), size, round).with_context(|| forwarder.log())
+    }
+
+    fn probe(&self, forwarder: &'static str, pid: Option<u32>, size: usize, round: u32) -> Result<Latency> {
         let count = self.options.probes();
         let arguments = format!(
             "--interface g0 --count {count} --size {size} --core {SOURCE_CORE} --limit {}",

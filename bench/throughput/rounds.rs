@@ -117,11 +117,11 @@ impl Session<'_> {
     fn latency_round(&mut self, round: u32, mtu: u32) -> Result<()> {
         for &size in sizes(self.bench.options, mtu).iter() {
             if mtu == MTU {
-                let wire = self.bench.wire_latency(size, round)?;
+                let wire = self.bench.latency(None, size, round)?;
                 self.keep_latency(round, WIRE, wire)?;
             }
             for kind in self.on(mtu) {
-                let outcome = self.bench.latency(kind, size, round);
+                let outcome = self.bench.latency(Some(kind), size, round);
                 let what = format!("{} round trips {size} B", kind.name());
                 if let Some(result) = self.settle(kind, &what, outcome)? {
                     self.keep_latency(round, kind.name(), result)?;
