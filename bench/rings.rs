@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flowrail::xsk::testing::{Peer, pair};
-use flowrail::xsk::{Frame, HugePages, Pool, Socket, Umem, UmemConfig};
+use flowrail::xsk::{HugePages, Pool, Socket, Umem, UmemConfig};
 
 const BATCH: usize = 64;
 /// Frames of one timed stretch: enough that reading the clock does not count.

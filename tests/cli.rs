@@ -170,7 +170,8 @@ impl Inspect for Busy {
         drops[DropReason::NeighborUnresolved.index()] = 1;
         let mut notes = [0; Note::COUNT];
         notes[Note::ReservedBits.index()] = 5;
-        let frames = Frames { fill: 2048, rx: 0, worker: 3, queued: 0, tx: 13, pool: 14_320, total: 16_384 };
+        let frames =
+            Frames { fill: 2048, worker: 3, queued: 0, tx: 13, lent: 0, pool: 14_320, total: 16_384 };
         Stats {
             uptime_ms: 3_723_000,
             totals: Totals {
@@ -178,6 +179,7 @@ impl Inspect for Busy {
                 forwarded: 1_000_000,
                 replied: 0,
                 punted: 0,
+                waiting: 0,
                 dropped: 42,
                 drops: Counters::drops(&drops),
                 notes: Counters::notes(&notes),
@@ -188,6 +190,8 @@ impl Inspect for Busy {
                 loops: 9_000_000,
                 batches: 20_000,
                 wakeups: 15_000,
+                wakeups_refused: 0,
+                sleeps: 4,
                 handoffs: 7,
                 frames,
             }],
@@ -265,6 +269,7 @@ forwarded  1000000
 replied          0
 punted           0
 dropped         42
+waiting          0
 
 drops
   unknown_unicast      41  The destination MAC is in no FDB entry of this network.
@@ -273,8 +278,8 @@ drops
 notes
   vxlan_reserved_bits  5  Reserved VXLAN bits were set, and ignored (RFC 7348 section 5).
 
-worker  core    loops  batches  wakeups  handoffs  frames:  fill  rx  held  queued  tx   pool  total
-     0     1  9000000    20000    15000         7           2048   0     3       0  13  14320  16384
+worker  core    loops  batches  wakeups  handoffs  frames:  fill  held  queued  tx  lent   pool  total
+     0     1  9000000    20000    15000         7           2048     3       0  13     0  14320  16384
 ",
         env!("CARGO_PKG_VERSION")
     );

@@ -412,7 +412,8 @@ impl Forwarder for Reference {
 fn the_same_traffic_comes_out_of_xsk_rs_and_of_this_layer() {
     let left = frames(600, |number| 60 + number as usize * 1237 % 8955);
     let right = frames(600, |number| 60 + number as usize * 7919 % 8955);
-    let run = |forwarder: &mut dyn FnMut(&Wire, &Wire) -> (Vec<Vec<u8>>, Vec<Vec<u8>>)| {
+    type Crossed = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+    let run = |forwarder: &mut dyn FnMut(&Wire, &Wire) -> Crossed| {
         let _netns = Netns::with_veth(9000);
         forwarder(&Wire::open("gen"), &Wire::open("sink"))
     };
