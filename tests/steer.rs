@@ -14,6 +14,9 @@ use std::fs;
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use flowrail::bpf::Outcome;
+use flowrail::datapath::classify::{self, Class};
+use flowrail::tables::snapshot::{Settings, Snapshot};
+use flowrail::tables::vtep::VtepTable;
 use frame::*;
 use libbpf_rs::ProgramInput;
 use reference::Rules;
@@ -419,6 +422,18 @@ fn bytes_of(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
+/// Whether the datapath, given the frame, would keep it: the program must steer exactly those.
+fn datapath_takes(rules: Rules, tables: &Snapshot, frame: &[u8]) -> bool {
+    if !rules.underlay {
+        return classify::is_roce(frame);
+    }
+    match classify::underlay(tables, rules.vlan, frame) {
+        Class::Vxlan(_) | Class::Drop(_) => true,
+        Class::Roce => rules.native_roce,
+        Class::Kernel(_) => false,
+    }
+}
+
 #[test]
 fn mutated_frames_go_where_the_rules_say() {
     let seeds = [
@@ -430,6 +445,8 @@ fn mutated_frames_go_where_the_rules_say() {
         Frame::ethernet(IPV6).ipv6(HOP_BY_HOP, OUR_IP6).options(FRAGMENT, 1).fragment(UDP, 0, true).udp(4791),
         Frame::ethernet(IPV6).ipv6(DESTINATION, OUR_IP6).options(DESTINATION, 0).options(UDP, 0).udp(4789),
     ];
+    let ours = [OUR_IP4.into(), OUR_IP6.into()];
+    let tables = Snapshot::new(Settings::default(), Vec::new(), &ours, VtepTable::default());
     let (mut port, _socket, _netns) = port("mutated", UNDERLAY);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = move |limit: usize| {
@@ -459,6 +476,8 @@ fn mutated_frames_go_where_the_rules_say() {
                 }
                 let outcome = port.run(&frame);
                 assert_eq!(outcome, reference::outcome(rules, &frame), "{rules:?} {frame:02x?}");
+                let steered = matches!(outcome, Outcome::Vxlan | Outcome::Roce);
+                assert_eq!(steered, datapath_takes(rules, &tables, &frame), "{rules:?} {frame:02x?}");
                 hits[outcome as usize] += 1;
             }
         }

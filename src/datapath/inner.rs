@@ -2,7 +2,7 @@
 //! partial checksums.
 
 use super::verdict::{Observer, Step};
-use crate::wire::checksum::{Sum, pseudo_header};
+use crate::wire::checksum::pseudo_header;
 use crate::wire::drop::{DropReason, Note};
 use crate::wire::ethernet::{self, EtherType, Mac};
 use crate::wire::packet::Packet;
@@ -22,12 +22,14 @@ pub struct Inner {
     pub entropy: u64,
 }
 
-/// Layer 4 of a whole, not fragmented packet.
+/// Layer 4 of a whole, not fragmented packet. Offsets from the start of the frame, lengths in bytes.
 struct Layer4 {
     protocol: u8,
     offset: usize,
     len: usize,
-    pseudo: Sum,
+    /// Where source and destination address stand, one behind the other.
+    addresses: usize,
+    addresses_len: usize,
 }
 
 /// Reads a frame that a local port sent, and completes its TCP or UDP checksum when the sender left that to a NIC
@@ -104,7 +106,8 @@ fn read_v4(l3: &[u8]) -> Option<(u8, u64, Option<Layer4>)> {
         protocol: ip.protocol,
         offset: ethernet::HEADER_LEN + ip.header_len,
         len,
-        pseudo: pseudo_header(&ip.src, &ip.dst, ip.protocol, u32::try_from(len).unwrap_or(0)),
+        addresses: ethernet::HEADER_LEN + 12,
+        addresses_len: 8,
     });
     Some((ip.tos, entropy, layer4))
 }
@@ -130,7 +133,8 @@ fn read_v6(l3: &[u8]) -> Option<(u8, u64, Option<Layer4>)> {
             protocol: upper.protocol,
             offset: ethernet::HEADER_LEN + upper.offset,
             len,
-            pseudo: pseudo_header(&ip.src, &ip.dst, upper.protocol, u32::try_from(len).unwrap_or(0)),
+            addresses: ethernet::HEADER_LEN + 8,
+            addresses_len: 32,
         });
     Some((ip.traffic_class, entropy, layer4))
 }
@@ -172,11 +176,16 @@ fn complete_checksum(packet: &mut Packet<'_>, l4: &Layer4) -> bool {
     let Some(stored) = packet.head().get(field..).and_then(|b| b.first_chunk::<2>()).copied() else {
         return false;
     };
-    if u16::from_ne_bytes(stored) != l4.pseudo.fold() || stored == [0, 0] {
+    if stored == [0, 0] {
+        return false;
+    }
+    let addresses = packet.head().get(l4.addresses..l4.addresses + l4.addresses_len).unwrap_or_default();
+    let pseudo = pseudo_header(addresses, &[], l4.protocol, u32::try_from(l4.len).unwrap_or(0));
+    if u16::from_ne_bytes(stored) != pseudo.fold() {
         return false;
     }
     let Some(data) = packet.sum(l4.offset, l4.len) else { return false };
-    let sum = data.without(stored).plus(l4.pseudo);
+    let sum = data.without(stored).plus(pseudo);
     let complete = if l4.protocol == udp::PROTOCOL { sum.finish_udp() } else { sum.finish() };
     if let Some(bytes) = packet.head_mut().get_mut(field..).and_then(|b| b.first_chunk_mut::<2>()) {
         *bytes = complete;

@@ -2,7 +2,7 @@
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use super::manifest::{ExpectedOut, bytes};
+use super::manifest::{Case, ExpectedOut, bytes};
 
 /// A packet that left, by port name.
 #[derive(Clone, Debug)]
@@ -32,6 +32,18 @@ pub fn outputs(expected: &[ExpectedOut], actual: &[Out]) -> Result<(), String> {
         return Err(format!("unexpected packet on {}: {}", extra.port, hex(&extra.bytes)));
     }
     across(expected, actual)
+}
+
+/// Whether leaving the packet to the kernel is as good as dropping it.
+pub fn may_pass(case: &Case) -> bool {
+    let text = format!("{} {}", case.expected.reason, case.expected.policy).to_lowercase();
+    text.contains("kernel pass") || text.contains("xdp_pass")
+}
+
+/// The drop reason that a case asks for by name.
+pub fn names_reason(case: &Case) -> Option<&str> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    Some(case.expected.reason.as_str()).filter(|reason| !reason.is_empty() && reason.chars().all(is_name))
 }
 
 fn matches(want: &ExpectedOut, out: &Out) -> Result<(), String> {

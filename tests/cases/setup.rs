@@ -20,12 +20,12 @@ impl Names {
 }
 
 /// Configuration for `case`. The names of access ports are the manifest's.
-pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names, socket: &str) -> String {
+pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names) -> String {
     let peers = peers(manifest);
     let local = &manifest.local_vtep;
     let mtu = case.underlay_mtu().unwrap_or(manifest.underlay.mtu);
     let mut text = format!(
-        "[control]\nsocket = \"{socket}\"\n[vxlan]\nudp6_zero_checksum = \"accept\"\n\
+        "[vxlan]\nudp6_zero_checksum = \"accept\"\n\
          [[uplink]]\nname = \"underlay\"\ninterface = \"{}\"\nencap_ips = [\"{}\", \"{}\"]\nmac = \"{}\"\nmtu = {mtu}\n",
         names.uplink, local.ipv4, local.ipv6, local.mac
     );
