@@ -41,7 +41,7 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn every_help_has_examples() {
-    for command in ["", "check", "show"] {
+    for command in ["", "run", "check", "show", "trace"] {
         let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
         let output = flowrail(&args);
         assert_eq!(code(&output), 0, "{command}");
@@ -53,7 +53,17 @@ fn every_help_has_examples() {
 
 #[test]
 fn wrong_usage_is_exit_code_2() {
-    for args in [&[][..], &["fly"], &["check"], &["show"], &["show", "weather"], &["check", "a", "b"]] {
+    for args in [
+        &[][..],
+        &["fly"],
+        &["check"],
+        &["show"],
+        &["show", "weather"],
+        &["check", "a", "b"],
+        &["run"],
+        &["run", "--config", "x", "--log", "a=b=c"],
+        &["trace", "x.pcap"],
+    ] {
         let output = flowrail(args);
         assert_eq!(code(&output), 2, "{args:?}");
         assert!(!stderr(&output).is_empty() && stdout(&output).is_empty(), "{args:?}");
@@ -103,6 +113,18 @@ fn check_of_a_missing_file_names_it() {
     let output = flowrail(&["check", "/nonexistent/host.toml"]);
     assert_eq!(code(&output), 2);
     assert_eq!(stderr(&output), "/nonexistent/host.toml: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn run_and_trace_refuse_what_check_refuses() {
+    let wrong = file("[[uplink]]\ninterface = 7\n");
+    let path = wrong.path().to_str().unwrap();
+    let refused = stderr(&flowrail(&["check", path]));
+    assert!(refused.starts_with(&format!("{path}:1: ")), "{refused}");
+    for args in [&["run", "--config", path][..], &["trace", "--config", path, "--port", "a", "b.pcap"]] {
+        let output = flowrail(args);
+        assert_eq!((code(&output), stdout(&output), stderr(&output)), (2, String::new(), refused.clone()));
+    }
 }
 
 #[test]
@@ -171,15 +193,15 @@ impl Inspect for Busy {
         let mut notes = [0; Note::COUNT];
         notes[Note::ReservedBits.index()] = 5;
         let frames =
-            Frames { fill: 2048, worker: 3, queued: 0, tx: 13, lent: 0, pool: 14_320, total: 16_384 };
+            Frames { fill: 2048, worker: 3, queued: 0, tx: 13, lent: 1, pool: 14_319, total: 16_384 };
         Stats {
             uptime_ms: 3_723_000,
             totals: Totals {
-                received: 1_000_042,
+                received: 1_000_045,
                 forwarded: 1_000_000,
                 replied: 0,
                 punted: 0,
-                waiting: 0,
+                waiting: 3,
                 dropped: 42,
                 drops: Counters::drops(&drops),
                 notes: Counters::notes(&notes),
@@ -190,8 +212,8 @@ impl Inspect for Busy {
                 loops: 9_000_000,
                 batches: 20_000,
                 wakeups: 15_000,
-                wakeups_refused: 0,
-                sleeps: 4,
+                wakeups_refused: 2,
+                sleeps: 40,
                 handoffs: 7,
                 frames,
             }],
@@ -264,12 +286,12 @@ fn show_stats_prints_only_what_happened() {
         "flowrail {}, pid {pid}, up 1h2m
 
 packets
-received   1000042
+received   1000045
 forwarded  1000000
 replied          0
 punted           0
 dropped         42
-waiting          0
+waiting          3
 
 drops
   unknown_unicast      41  The destination MAC is in no FDB entry of this network.
@@ -279,7 +301,7 @@ notes
   vxlan_reserved_bits  5  Reserved VXLAN bits were set, and ignored (RFC 7348 section 5).
 
 worker  core    loops  batches  wakeups  handoffs  frames:  fill  held  queued  tx  lent   pool  total
-     0     1  9000000    20000    15000         7           2048     3       0  13     0  14320  16384
+     0     1  9000000    20000    15000         7           2048     3       0  13     1  14319  16384
 ",
         env!("CARGO_PKG_VERSION")
     );
