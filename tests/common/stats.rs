@@ -17,11 +17,11 @@ impl Stats {
         }
         for worker in self.0["workers"].as_array().expect("workers") {
             let frames = |name: &str| number(&worker["frames"], name);
-            let places: u64 = ["fill", "rx", "worker", "queued", "tx", "pool"].map(frames).iter().sum();
+            let places: u64 = ["fill", "worker", "lent", "queued", "tx", "pool"].map(frames).iter().sum();
             if places != frames("total") {
                 return Some(format!("frames do not add up: {worker}"));
             }
-            if frames("worker") + frames("queued") > 0 {
+            if frames("worker") + frames("lent") + frames("queued") > 0 {
                 return Some(format!("frames are held at rest: {worker}"));
             }
         }
@@ -44,7 +44,12 @@ impl Stats {
         number(&self.0["totals"]["drops"], reason)
     }
 
-    pub fn total(&self, name: &str) -> u64 {
+    /// Oddities of one kind, of packets that went on.
+    pub fn note(&self, name: &str) -> u64 {
+        number(&self.0["totals"]["notes"], name)
+    }
+
+    fn total(&self, name: &str) -> u64 {
         number(&self.0["totals"], name)
     }
 }

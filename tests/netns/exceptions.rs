@@ -28,9 +28,9 @@ fn an_unknown_destination_is_dropped() {
 fn what_the_underlay_cannot_take_whole_is_dropped() {
     let pair = Pair::up(Plan { underlay_mtu: 4000, ..Plan::against(Vtep::Kernel) });
     pair.expect_reachable(0);
-    // 3950 B of inner frame without its Ethernet header fit; a VTEP must not fragment what is longer.
-    ping(pair.tenant(0), TENANT_IP[1], 3950 - 14 - 28, 3);
-    let lost = format!("ping -c {COUNT} -i 0.01 -W 1 -M do -s {} {}", 3950 - 14 - 27, TENANT_IP[1]);
+    // Inner IP packets of 3950 B fit; a VTEP must not fragment what is longer.
+    ping(pair.tenant(0), TENANT_IP[1], 3950 - 28, 3);
+    let lost = format!("ping -c {COUNT} -i 0.01 -W 1 -M do -s {} {}", 3950 - 27, TENANT_IP[1]);
     assert!(!pair.tenant(0).attempt(Duration::from_secs(5), &lost).success());
     expect_drops(pair, "encap_mtu_exceeded");
 }

@@ -3,27 +3,51 @@
 use std::time::Duration;
 
 use crate::common::command::eventually;
-use crate::common::topology::{Pair, Plan, TENANT_MAC, UPLINK_MAC, Vtep};
+use crate::common::topology::{Pair, Plan, TENANT_MAC, Vtep};
 use crate::common::traffic::{Roce, send_to};
 
-#[test]
-fn the_first_packets_wait_for_resolution() {
-    let pair = Pair::up(Plan::against(Vtep::Kernel));
-    // Nothing has gone out yet, so the kernel has no neighbor; frames address their tenants without ARP.
-    let neighbors = pair.hosts[0].netns.run("ip neigh show dev u0").stdout;
-    assert!(!neighbors.contains(UPLINK_MAC[1]), "{neighbors}");
-    Roce { path_mtu: 1024, count: 20, rate: 1000, qps: 1 }.carry(&pair, 0, 0);
-    pair.finish();
+/// A forwarder on host 0 whose peer has no address yet, so that nothing answers for it.
+fn before_the_peer_answers() -> Pair {
+    let mut pair = Pair::up(Plan { vteps: [Vtep::None, Vtep::Kernel], ..Plan::against(Vtep::Kernel) });
+    pair.hosts[1].netns.run("ip addr flush dev u0");
+    let config = pair.config(0);
+    pair.start_forwarder(0, &config);
+    pair
 }
 
 #[test]
 fn a_next_hop_that_never_answers_is_a_counted_drop() {
-    let pair = Pair::up(Plan { vteps: [Vtep::Flowrail, Vtep::None], ..Plan::against(Vtep::Kernel) });
-    pair.hosts[1].netns.run("ip addr flush dev u0");
+    let pair = before_the_peer_answers();
     send_to(pair.tenant(0), 0, TENANT_MAC[1], 20);
-    eventually("unresolved frames are dropped", Duration::from_secs(10), || {
+    eventually("unresolved packets are dropped", Duration::from_secs(10), || {
         pair.forwarder(0).stats().drop("neighbor_unresolved") == 20
     });
+    pair.finish();
+}
+
+#[test]
+fn packets_that_nobody_answers_for_wait_in_bounds() {
+    let pair = before_the_peer_answers();
+    send_to(pair.tenant(0), 0, TENANT_MAC[1], 1000);
+    eventually("all packets are dropped, waiting or not", Duration::from_secs(10), || {
+        let stats = pair.forwarder(0).stats();
+        stats.drop("neighbor_unresolved") + stats.drop("neighbor_queue_full") == 1000
+    });
+    let stats = pair.forwarder(0).stats();
+    assert!(stats.drop("neighbor_queue_full") > 0 && stats.drop("neighbor_unresolved") > 0, "{stats}");
+    pair.finish();
+}
+
+#[test]
+fn the_first_packets_wait_for_resolution() {
+    let pair = before_the_peer_answers();
+    // The kernel's entry has failed by the time the address comes; the packets themselves must ask anew.
+    eventually("the neighbor fails", Duration::from_secs(10), || {
+        pair.hosts[0].netns.run("ip neigh show dev u0").stdout.contains("FAILED")
+    });
+    pair.hosts[1].netns.run("ip addr add 10.0.0.2/24 dev u0");
+    Roce { path_mtu: 1024, count: 20, rate: 2000, qps: 1 }.carry(&pair, 0, 0);
+    assert!(pair.forwarder(0).stats().note("neighbor_queued") > 0);
     pair.finish();
 }
 
