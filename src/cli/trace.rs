@@ -88,7 +88,7 @@ struct Tracer<'a> {
 impl<'a> Tracer<'a> {
     fn new(config: &'a Config) -> anyhow::Result<Self> {
         let facts = Facts::offline(config)?;
-        let tables = publish::snapshot(config, &facts, |uplink, ip| config.static_mac(uplink, ip));
+        let tables = publish::snapshot(config, &facts);
         Ok(Self { config, tables })
     }
 

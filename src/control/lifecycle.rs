@@ -155,8 +155,7 @@ impl Running {
         let interfaces = Interfaces::read(&config).await?;
         let (resolver, updates) = Resolver::start().await?;
         let paths = resolve(&config, &interfaces, &resolver);
-        let tables =
-            publish::snapshot(&config, &interfaces.facts, |uplink, ip| config.static_mac(uplink, ip));
+        let tables = publish::snapshot(&config, &interfaces.facts);
         let (want, wanted) = mpsc::channel(WANT_QUEUE);
         let Setup { workers, counters, wakers, ports } =
             setup::open(&config, &interfaces.facts, &interfaces.ifindexes, &want)?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::config::{self, Config, PeerId, PortRole, UplinkId};
 use crate::ids::{NetworkId, PortId, VtepId};
 use crate::tables::fdb::{Dest, Fdb};
-use crate::tables::network::{Network, UnknownUnicast};
-use crate::tables::snapshot::{DecapDscp, EncapDscp, Port, Role, Settings, Snapshot};
+use crate::tables::network::Network;
+use crate::tables::snapshot::{Port, Role, Settings, Snapshot};
 use crate::tables::vtep::{NextHop, OuterSpec, VtepRow, VtepTable};
 use crate::wire::ethernet::Mac;
 
@@ -53,16 +53,13 @@ pub fn paths(config: &Config) -> Vec<Path> {
     remotes.map(|remote| Path { remote: *remote, local: local(remote) }).collect()
 }
 
-/// Builds all tables. `next_hop_mac` answers what is known at this moment.
+/// Builds all tables. Next hops have the MACs that are configured; others follow by [`with_next_hops`].
 #[must_use]
-pub fn snapshot(
-    config: &Config,
-    facts: &Facts,
-    next_hop_mac: impl Fn(UplinkId, IpAddr) -> Option<Mac>,
-) -> Snapshot {
+pub fn snapshot(config: &Config, facts: &Facts) -> Snapshot {
+    let macs = config.static_macs();
     let mut vteps = VtepTable::default();
     for path in paths(config) {
-        let mac = path.local.and_then(|(uplink, _)| next_hop_mac(uplink, path.remote));
+        let mac = path.local.and_then(|(uplink, _)| macs.get(&(uplink, path.remote)).copied());
         vteps.insert(row(config, facts, path, mac));
     }
     let encap_ips: Vec<IpAddr> = config.uplinks.iter().flat_map(|u| u.encap_ips.iter().copied()).collect();
@@ -116,14 +113,8 @@ fn settings(vxlan: &config::Vxlan) -> Settings {
     Settings {
         accept_udp6_zero_checksum: vxlan.udp6_zero_checksum == config::Admit::Accept,
         accept_unknown_vtep: vxlan.unknown_vtep == config::Admit::Accept,
-        encap_dscp: match vxlan.encap_dscp {
-            config::EncapDscp::Copy => EncapDscp::Copy,
-            config::EncapDscp::Set(dscp) => EncapDscp::Set(dscp),
-        },
-        decap_dscp: match vxlan.decap_dscp {
-            config::DecapDscp::Pipe => DecapDscp::Pipe,
-            config::DecapDscp::Uniform => DecapDscp::Uniform,
-        },
+        encap_dscp: vxlan.encap_dscp,
+        decap_dscp: vxlan.decap_dscp,
     }
 }
 
@@ -161,13 +152,9 @@ fn networks(config: &Config, vteps: &VtepTable) -> Vec<Network> {
         .map(|(id, network)| {
             let flood: Vec<VtepId> = network.peers.iter().filter_map(|peer| vteps_of(peer).next()).collect();
             let sources: Vec<VtepId> = network.peers.iter().flat_map(vteps_of).collect();
-            let unknown = match network.unknown_unicast {
-                config::UnknownUnicast::Drop => UnknownUnicast::Drop,
-                config::UnknownUnicast::Flood => UnknownUnicast::Flood,
-            };
             let fdb = fdbs.remove(&id).unwrap_or_default();
             let ports = members.get(&id).map(Vec::as_slice).unwrap_or_default();
-            Network::new(network.vni, fdb, unknown, ports, &flood, &sources)
+            Network::new(network.vni, fdb, network.unknown_unicast, ports, &flood, &sources)
         })
         .collect()
 }

@@ -54,7 +54,7 @@ impl Offline {
         let text = setup::config(&manifest.config, case, &names);
         let config = Config::parse(&text, &case.name).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let facts = publish::Facts::offline(&config).unwrap();
-        let tables = publish::snapshot(&config, &facts, |uplink, ip| config.static_mac(uplink, ip));
+        let tables = publish::snapshot(&config, &facts);
         Self { config, tables }
     }
 

@@ -1,10 +1,12 @@
 //! The validated configuration: only legal values, references as indices. Built by `config::resolve`, read by
 //! `control` and by offline commands. Nothing here reads a file or asks the kernel.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::ids::{NetworkId, PortId};
+pub use crate::tables::network::UnknownUnicast;
 use crate::wire::ethernet::Mac;
 use crate::wire::vxlan::Vni;
 
@@ -77,11 +79,10 @@ impl Config {
         uplinks.chain(self.ports.iter().map(|port| port.name.as_str()))
     }
 
-    /// The configured MAC of a next hop.
+    /// The configured MACs of next hops.
     #[must_use]
-    pub fn static_mac(&self, uplink: UplinkId, next_hop: IpAddr) -> Option<Mac> {
-        let mut all = self.static_neighbors.iter();
-        all.find(|n| n.uplink == uplink && n.ip == next_hop).map(|n| n.mac)
+    pub fn static_macs(&self) -> HashMap<(UplinkId, IpAddr), Mac> {
+        self.static_neighbors.iter().map(|n| ((n.uplink, n.ip), n.mac)).collect()
     }
 
     /// Number of endpoints of all peers.
@@ -170,15 +171,6 @@ pub struct Network {
     pub peers: Vec<PeerId>,
     /// What happens to unicast whose MAC is in no table.
     pub unknown_unicast: UnknownUnicast,
-}
-
-/// What happens to unicast whose destination MAC is in no table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownUnicast {
-    /// Dropped and counted.
-    Drop,
-    /// Sent to every peer and port of the network.
-    Flood,
 }
 
 /// A port towards a guest or the host.

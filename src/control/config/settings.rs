@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::wire::ecn::Dscp;
+pub use crate::tables::snapshot::{DecapDscp, EncapDscp};
 
 /// Section `[workers]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,24 +120,6 @@ pub enum Admit {
     Drop,
     /// Taken.
     Accept,
-}
-
-/// DSCP of the outer header (RFC 2983).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EncapDscp {
-    /// The inner packet's.
-    Copy,
-    /// A fixed value.
-    Set(Dscp),
-}
-
-/// DSCP of the inner header after decap (RFC 2983).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecapDscp {
-    /// The inner packet keeps its own.
-    Pipe,
-    /// The outer header's is copied in.
-    Uniform,
 }
 
 /// Section `[control]`.
