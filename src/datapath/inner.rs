@@ -42,13 +42,25 @@ pub fn accept<O: Observer>(o: &mut O, packet: &mut Packet<'_>) -> Result<Inner, 
     let eth = ethernet::Header::parse(packet.head()).ok_or(DropReason::FrameTooShort)?;
     o.step(Step::Inner { dst: eth.dst, src: eth.src, ethertype: eth.ethertype });
     check_ethernet(&eth)?;
-    let (inner, layer4) = read(&eth, packet.head());
+    Ok(read_and_complete(o, &eth, packet))
+}
+
+/// Completes the checksum of a frame that no tunnel carries.
+pub fn complete<O: Observer>(o: &mut O, packet: &mut Packet<'_>) {
+    if let Some(eth) = ethernet::Header::parse(packet.head()) {
+        read_and_complete(o, &eth, packet);
+    }
+}
+
+#[inline]
+fn read_and_complete<O: Observer>(o: &mut O, eth: &ethernet::Header, packet: &mut Packet<'_>) -> Inner {
+    let (inner, layer4) = read(eth, packet.head());
     if let Some(layer4) = layer4
         && complete_checksum(packet, &layer4)
     {
         o.note(Note::ChecksumCompleted);
     }
-    Ok(inner)
+    inner
 }
 
 /// Reads a frame that was accepted before.

@@ -33,6 +33,7 @@ pub fn receive<O: Observer>(t: &Snapshot, o: &mut O, port: PortId, packet: &mut 
         },
         Some(Role::Native(uplink)) => {
             o.step(Step::Native(uplink));
+            inner::complete(o, packet);
             to_port(t, uplink, packet)
         }
         None => Verdict::Drop(DropReason::TxFailed),

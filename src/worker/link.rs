@@ -147,6 +147,9 @@ impl Link {
         if missing > 0 {
             self.socket.refill(pool, missing);
         }
+        // A zero-copy device that ran out of frames waits for this, and busy-polling is done by it; copy mode never
+        // asks. Whatever it comes to, the next round asks again.
+        let _ = self.socket.wakeup_rx();
     }
 
     /// Whether something waits that only another round can move.

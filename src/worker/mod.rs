@@ -31,7 +31,7 @@ pub enum Idle {
     Spin,
     /// Looks again for this long, then sleeps until the kernel has a frame.
     Adaptive(Nanos),
-    /// Drives the device's receive path from the worker at every look.
+    /// Looks again at once; every look drives the device's receive path (the sockets are bound so).
     BusyPoll,
 }
 

@@ -56,21 +56,13 @@ impl Worker {
                 continue;
             }
             match self.config.idle {
-                Idle::Spin => std::hint::spin_loop(),
-                Idle::BusyPoll => self.busy_poll(),
+                Idle::Spin | Idle::BusyPoll => std::hint::spin_loop(),
                 Idle::Adaptive(spin) if now.since(last_busy) < spin => std::hint::spin_loop(),
                 Idle::Adaptive(_) => self.sleep(shared),
             }
         }
         self.drain(tables.load(), clock);
         self
-    }
-
-    /// Lets the kernel run the devices' receive path on this core.
-    fn busy_poll(&mut self) {
-        for link in &mut self.links {
-            let _ = link.socket.wakeup_rx();
-        }
     }
 
     /// Sleeps until a socket has a frame, another thread has work, or something needs another look.
