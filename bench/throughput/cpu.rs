@@ -35,25 +35,6 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Whether `pid` has memory on reserved huge pages, which no resident set counts.
-pub fn uses_huge_pages(pid: u32) -> Result<bool> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let huge =
-        status.lines().find_map(|line| line.strip_prefix("HugetlbPages:")).context("no HugetlbPages")?;
-    Ok(huge.trim() != "0 kB")
-}
-
-/// Resident part of the largest mapping of `pid`, in bytes.
-pub fn largest_mapping_bytes(pid: u32) -> Result<u64> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps"))?;
-    let kib = maps
-        .lines()
-        .filter_map(|line| line.strip_prefix("Rss:"))
-        .filter_map(|size| size.trim().trim_end_matches(" kB").parse::<u64>().ok())
-        .max();
-    Ok(kib.context("no mappings")? * 1024)
-}
-
 /// Busy and total time of one core (or of all, `None`) since boot, in ticks of `/proc/stat`; only ratios matter.
 #[derive(Clone, Copy)]
 pub struct CoreTime {

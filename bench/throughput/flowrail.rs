@@ -13,6 +13,7 @@ use crate::frames::{IP_FAR, IP_NEAR, MAC_FAR, MAC_TENANT, MAC_VTEP, VNI, ip, mac
 use crate::options::Options;
 use crate::process::{Child, pause};
 use crate::topology::Place;
+use crate::xsk_l2fwd::CHUNK;
 
 /// A running flowrail.
 pub struct Flowrail {
@@ -20,6 +21,8 @@ pub struct Flowrail {
     program: PathBuf,
     socket: PathBuf,
     log: PathBuf,
+    /// What a turn of its loop without packets takes.
+    idle_turn_ns: Option<f64>,
 }
 
 impl Flowrail {
@@ -28,6 +31,7 @@ impl Flowrail {
         let mut flowrail = Self::spawn(options, scratch, endpoints)?;
         // a million entries take their time to parse
         flowrail.wait_ready(Duration::from_secs(60))?;
+        flowrail.time_idle_turns()?;
         Ok(flowrail)
     }
 
@@ -42,7 +46,7 @@ impl Flowrail {
         let program = options.flowrail();
         let arguments = ["run", "--config", config.to_str().context("scratch path is not UTF-8")?];
         let child = Child::program(Place::Dut, &program, &arguments, &log)?;
-        Ok(Self { child, program, socket, log })
+        Ok(Self { child, program, socket, log, idle_turn_ns: None })
     }
 
     fn wait_ready(&mut self, limit: Duration) -> Result<()> {
@@ -83,9 +87,46 @@ impl Flowrail {
         serde_json::from_slice(&output.stdout).context("flowrail show stats --json")
     }
 
+    /// What it counted since it started.
     pub fn figures(&self) -> Result<Figures> {
-        serde_json::from_value(self.stats()?).context("figures of flowrail show stats --json")
+        let stats = self.stats()?;
+        let idle_turns = worker_sum(&stats, "loops")?.saturating_sub(worker_sum(&stats, "batches")?);
+        Ok(Figures {
+            rx: count(&stats["totals"], "received")?,
+            tx: count(&stats["totals"], "forwarded")?,
+            idle_ns: self.idle_turn_ns.map(|ns| (idle_turns as f64 * ns) as u64),
+        })
     }
+
+    /// Bytes of its UMEM.
+    pub fn umem_bytes(&self) -> Result<u64> {
+        let stats = self.stats()?;
+        let workers = stats["workers"].as_array().context("stats without workers")?;
+        let frames = workers.iter().map(|worker| count(&worker["frames"], "total")).sum::<Result<u64>>()?;
+        Ok(frames * u64::from(CHUNK))
+    }
+
+    /// Learns what a turn without packets costs, to tell idle from busy time later. Nothing may arrive meanwhile.
+    fn time_idle_turns(&mut self) -> Result<()> {
+        let (start, before) = (Instant::now(), worker_sum(&self.stats()?, "loops")?);
+        pause(IDLE_WINDOW)?;
+        let (time, after) = (start.elapsed(), worker_sum(&self.stats()?, "loops")?);
+        if after > before {
+            self.idle_turn_ns = Some(time.as_nanos() as f64 / (after - before) as f64);
+        }
+        Ok(())
+    }
+}
+
+const IDLE_WINDOW: Duration = Duration::from_millis(300);
+
+fn worker_sum(stats: &Value, field: &str) -> Result<u64> {
+    let workers = stats["workers"].as_array().context("stats without workers")?;
+    workers.iter().map(|worker| count(worker, field)).sum()
+}
+
+fn count(object: &Value, field: &str) -> Result<u64> {
+    object[field].as_u64().with_context(|| format!("flowrail show stats --json has no {field}"))
 }
 
 /// The configuration: one network between the access port and the far VTEP, everything static.
@@ -99,6 +140,8 @@ batch = {batch}
 tx_budget = {tx_budget}
 ring_size = {ring_size}
 umem_frames = {frames}
+frame_size = {CHUNK}
+huge_pages = "off"
 
 [control]
 socket = "{socket}"
@@ -126,7 +169,7 @@ mac = "{vtep}"
 name = "far"
 encap_ips = ["{far}"]
 "#,
-        // what l2fwd has: the caches see the difference
+        // memory as l2fwd has it: caches and TLB see the difference
         frames = ring_size * 4,
         socket = socket.display(),
         near = ip(IP_NEAR),

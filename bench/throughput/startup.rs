@@ -81,10 +81,11 @@ impl Bench<'_> {
         let flowrail = Flowrail::start(self.options, self.scratch, endpoints)?;
         let ready = start.elapsed();
         pause(SETTLE)?;
-        let pid = flowrail.pid();
-        // meaningful with one entry, when no heap comes near the UMEM
-        let umem_bytes = if cpu::uses_huge_pages(pid)? { 0 } else { cpu::largest_mapping_bytes(pid)? };
-        Ok(Resident { bytes: cpu::resident_bytes(pid)?, umem_bytes, ready })
+        Ok(Resident {
+            bytes: cpu::resident_bytes(flowrail.pid())?,
+            umem_bytes: flowrail.umem_bytes()?,
+            ready,
+        })
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Throughput {
     /// CPU time of the forwarder's process per packet; for the kernel, of the one core it shares with source and
     /// sink.
     pub total_ns: f64,
-    /// Of that, in user mode, empty polls included.
+    /// Of that, in user mode; without empty polls where the forwarder tells its idle time.
     pub user_ns: Option<f64>,
     /// CPU time without the forwarder's idle time.
     pub busy_ns: Option<f64>,
@@ -119,7 +119,7 @@ impl Bench<'_> {
             bail!("{} delivers nothing: {} {size} B\n{}", kind.name(), direction.name(), forwarder.log());
         }
         check_form(kind, direction, size, &before.sink, &after.sink)?;
-        let user_ns = self.user_ns(&forwarder, &mut sink)?;
+        let user_ns = self.user_ns(&mut forwarder, &mut sink)?;
 
         source.stop(Duration::from_secs(3));
         let elapsed = started.elapsed();
@@ -151,15 +151,24 @@ impl Bench<'_> {
     }
 
     /// User-mode time per packet, from a window of its own because metering slows system calls down.
-    fn user_ns(&self, forwarder: &Forwarder, sink: &mut Child) -> Result<Option<f64>> {
+    fn user_ns(&self, forwarder: &mut Forwarder, sink: &mut Child) -> Result<Option<f64>> {
         let (Some(pid), Some(meter)) = (forwarder.pid(), &self.meter) else { return Ok(None) };
+        let idle_before = forwarder.figures()?.and_then(|figures| figures.idle_ns);
         let metering = meter.start(pid)?;
         let before: Tally = serde_json::from_value(sink.ask()?)?;
         pause(METERED)?;
         let after: Tally = serde_json::from_value(sink.ask()?)?;
         let split = metering.finish()?;
+        let idle_after = forwarder.figures()?.and_then(|figures| figures.idle_ns);
         let packets = (after.packets - before.packets) as f64;
-        Ok((packets > 0.0).then(|| split.user_ns as f64 / packets))
+        if packets == 0.0 {
+            return Ok(None);
+        }
+        let wall_ns = (after.at_ns - before.at_ns) as f64;
+        let idle = idle_before.zip(idle_after).map_or(0.0, |(a, b)| (b - a) as f64 / wall_ns);
+        // empty polls never leave user mode
+        let polls_ns = idle * (split.user_ns + split.kernel_ns) as f64;
+        Ok(Some((split.user_ns as f64 - polls_ns).max(0.0) / packets))
     }
 }
 
