@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use flowrail::datapath::{self, Verdict};
+use flowrail::datapath::{self, Verdict, hint};
 use flowrail::ids::{NetworkId, PortId, VtepId};
 use flowrail::tables::fdb::{Dest, Fdb};
 use flowrail::tables::network::{Network, UnknownUnicast};
@@ -25,6 +25,7 @@ use flowrail::wire::checksum::Sum;
 use flowrail::wire::ethernet::Mac;
 use flowrail::wire::packet::Packet;
 use flowrail::wire::vxlan::Vni;
+use flowrail::xsk::prefetch;
 
 const UPLINK: PortId = PortId(0);
 const ACCESS: PortId = PortId(1);
@@ -145,39 +146,69 @@ struct Load {
     len: usize,
     /// Where the changing bytes go, and their values in random order.
     at: usize,
-    values: Vec<Vec<u8>>,
+    values: Vec<[u8; 10]>,
+    value_len: usize,
     next: usize,
 }
 
 impl Load {
-    fn new(tables: Snapshot, port: PortId, frame: &[u8], at: usize, values: Vec<Vec<u8>>) -> Self {
+    fn new(
+        tables: Snapshot,
+        port: PortId,
+        frame: &[u8],
+        at: usize,
+        mut values: Vec<[u8; 10]>,
+        value_len: usize,
+    ) -> Self {
+        // Whole batches, so that the values ahead of a packet are those it will have.
+        while !values.len().is_multiple_of(BATCH) {
+            values.extend_from_within(..values.len().min(BATCH - values.len() % BATCH));
+        }
         let mut chunks = vec![0; BATCH * CHUNK];
         for chunk in chunks.chunks_mut(CHUNK) {
             chunk[START..START + frame.len()].copy_from_slice(frame);
         }
-        Self { tables, port, chunks, len: frame.len(), at, values, next: 0 }
+        Self { tables, port, chunks, len: frame.len(), at, values, value_len, next: 0 }
     }
 
     fn encap(macs: usize, vteps: usize, v6: bool) -> Self {
-        let values = shuffled(macs).into_iter().map(|i| mac(i).0.to_vec()).collect();
-        Self::new(tables(macs, vteps, v6), ACCESS, &inner(mac(0)), 0, values)
+        let value = |i| {
+            let mut value = [0; 10];
+            value[..6].copy_from_slice(&mac(i).0);
+            value
+        };
+        let values = shuffled(macs).into_iter().map(value).collect();
+        Self::new(tables(macs, vteps, v6), ACCESS, &inner(mac(0)), 0, values, 6)
     }
 
     fn decap(macs: usize, vteps: usize) -> Self {
         let payload = inner(mac(macs));
-        let values =
-            shuffled(vteps).into_iter().map(|i| outer(vtep_ip(i), payload.len())[24..34].to_vec()).collect();
+        let value = |i| *outer(vtep_ip(i), payload.len())[24..].first_chunk().unwrap();
+        let values = shuffled(vteps).into_iter().map(value).collect();
         let frame = [outer(vtep_ip(0), payload.len()), payload].concat();
-        Self::new(tables(macs, vteps, false), UPLINK, &frame, 24, values)
+        Self::new(tables(macs, vteps, false), UPLINK, &frame, 24, values, 10)
     }
 
-    /// One batch; every packet must be forwarded.
+    /// One batch, as the worker runs it; every packet must be forwarded.
     #[inline]
     fn run(&mut self) {
-        for chunk in self.chunks.chunks_mut(CHUNK) {
-            let value = &self.values[self.next];
-            self.next = if self.next + 1 == self.values.len() { 0 } else { self.next + 1 };
-            chunk[START + self.at..START + self.at + value.len()].copy_from_slice(value);
+        let values = &self.values[self.next..self.next + BATCH];
+        self.next = if self.next + BATCH == self.values.len() { 0 } else { self.next + BATCH };
+        for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
+            chunk[START + self.at..START + self.at + self.value_len]
+                .copy_from_slice(&value[..self.value_len]);
+        }
+        for index in 0..BATCH {
+            if self.tables.large {
+                let head = |ahead: usize| {
+                    let at = (index + ahead).min(BATCH - 1) * CHUNK + START;
+                    &self.chunks[at..at + self.len]
+                };
+                prefetch(hint::fdb_line(&self.tables, self.port, head(8)));
+                let lines = hint::vtep_lines(&self.tables, self.port, head(4));
+                lines.into_iter().flatten().for_each(prefetch);
+            }
+            let chunk = &mut self.chunks[index * CHUNK..(index + 1) * CHUNK];
             let mut packet = Packet::new(chunk, START, self.len, &[]);
             let verdict = datapath::receive(&self.tables, &mut (), self.port, &mut packet);
             assert!(matches!(black_box(verdict), Verdict::Forward(_)), "{verdict:?}");

@@ -5,6 +5,7 @@ pub mod classify;
 mod encap;
 mod from_overlay;
 mod from_underlay;
+pub mod hint;
 pub mod inner;
 pub mod verdict;
 

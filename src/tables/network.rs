@@ -1,7 +1,5 @@
 //! A network: one VNI, its FDB, its members and its receivers of group packets.
 
-use hashbrown::HashSet;
-
 use super::fdb::{Dest, Fdb};
 use crate::ids::{PortId, VtepId};
 use crate::wire::vxlan::Vni;
@@ -27,7 +25,8 @@ pub struct Network {
     /// Access ports first, then remote VTEPs: receivers of group packets.
     receivers: Vec<Dest>,
     local_receivers: usize,
-    members: HashSet<VtepId, foldhash::fast::RandomState>,
+    /// A bit for each VTEP: 8 kB for 64k of them.
+    members: Vec<u64>,
 }
 
 impl Network {
@@ -42,6 +41,14 @@ impl Network {
         flood: &[VtepId],
         members: &[VtepId],
     ) -> Self {
+        let mut bits = Vec::new();
+        for member in members {
+            let (word, bit) = bit_of(*member);
+            bits.resize(bits.len().max(word + 1), 0u64);
+            if let Some(word) = bits.get_mut(word) {
+                *word |= bit;
+            }
+        }
         let ports_first = ports.iter().map(|p| Dest::Port(*p)).chain(flood.iter().map(|v| Dest::Vtep(*v)));
         Self {
             vni,
@@ -49,7 +56,7 @@ impl Network {
             unknown_unicast,
             receivers: ports_first.collect(),
             local_receivers: ports.len(),
-            members: members.iter().copied().collect(),
+            members: bits,
         }
     }
 
@@ -57,7 +64,8 @@ impl Network {
     #[inline]
     #[must_use]
     pub fn has_member(&self, vtep: VtepId) -> bool {
-        self.members.contains(&vtep)
+        let (word, bit) = bit_of(vtep);
+        self.members.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
     /// Receivers of a group packet of a local port: head-end replication, the sender's own port included.
@@ -71,4 +79,9 @@ impl Network {
     pub fn local_receivers(&self) -> &[Dest] {
         self.receivers.get(..self.local_receivers).unwrap_or_default()
     }
+}
+
+#[inline]
+fn bit_of(vtep: VtepId) -> (usize, u64) {
+    (vtep.0 as usize / 64, 1 << (vtep.0 % 64))
 }

@@ -12,6 +12,9 @@ use crate::ids::{NetworkId, PortId};
 use crate::wire::ecn::Dscp;
 use crate::wire::vxlan::Vni;
 
+/// Entries from which on a look-up is likely to wait for memory: 256 kB of buckets.
+const LARGE_FDB: usize = 16_384;
+
 /// Outer DSCP at encapsulation (RFC 2983).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncapDscp {
@@ -88,11 +91,13 @@ pub struct Snapshot {
     pub settings: Settings,
     /// Remote VTEPs.
     pub vteps: Arc<VtepTable>,
+    /// Some FDB is larger than a core's cache, so that hints pay (see `datapath::hint`).
+    pub large: bool,
     ports: Arc<[Port]>,
     networks: Vec<Arc<Network>>,
     by_vni: HashMap<Vni, NetworkId, foldhash::fast::RandomState>,
-    encap_v4: HashSet<[u8; 4], foldhash::fast::RandomState>,
-    encap_v6: HashSet<[u8; 16], foldhash::fast::RandomState>,
+    encap_v4: HashSet<u32, foldhash::fast::RandomState>,
+    encap_v6: HashSet<u128, foldhash::fast::RandomState>,
 }
 
 impl Snapshot {
@@ -103,6 +108,7 @@ impl Snapshot {
             generation: 0,
             settings,
             vteps: Arc::new(vteps),
+            large: false,
             ports: ports.into(),
             networks: Vec::new(),
             by_vni: HashMap::default(),
@@ -111,8 +117,8 @@ impl Snapshot {
         };
         for ip in encap_ips {
             match ip {
-                IpAddr::V4(ip) => snapshot.encap_v4.insert(ip.octets()),
-                IpAddr::V6(ip) => snapshot.encap_v6.insert(ip.octets()),
+                IpAddr::V4(ip) => snapshot.encap_v4.insert(ip.to_bits()),
+                IpAddr::V6(ip) => snapshot.encap_v6.insert(ip.to_bits()),
             };
         }
         snapshot
@@ -122,6 +128,7 @@ impl Snapshot {
     pub fn push_network(&mut self, network: Network) -> NetworkId {
         let id = NetworkId(u32::try_from(self.networks.len()).unwrap_or(u32::MAX));
         self.by_vni.insert(network.vni, id);
+        self.large |= network.fdb.len() > LARGE_FDB;
         self.networks.push(Arc::new(network));
         id
     }
@@ -151,13 +158,13 @@ impl Snapshot {
     #[inline]
     #[must_use]
     pub fn is_encap_v4(&self, addr: [u8; 4]) -> bool {
-        self.encap_v4.contains(&addr)
+        self.encap_v4.contains(&u32::from_be_bytes(addr))
     }
 
     /// Whether an outer IPv6 destination is ours.
     #[inline]
     #[must_use]
     pub fn is_encap_v6(&self, addr: [u8; 16]) -> bool {
-        self.encap_v6.contains(&addr)
+        self.encap_v6.contains(&u128::from_be_bytes(addr))
     }
 }

@@ -132,12 +132,22 @@ fn ip_header(src: IpAddr, dst: IpAddr) -> Option<(EtherType, arrayvec::ArrayVec<
     }
 }
 
+impl VtepRow {
+    /// The row's two cache lines, so that the caller can have them fetched.
+    #[inline]
+    #[must_use]
+    pub fn lines(&self) -> [&[u8]; 2] {
+        let (first, second) = self.header.split_at(MAX_OUTER_LEN - 1);
+        [first, second]
+    }
+}
+
 /// All rows, and the index by remote encap IP.
 #[derive(Clone, Debug, Default)]
 pub struct VtepTable {
     rows: Vec<VtepRow>,
-    by_v4: HashMap<[u8; 4], VtepId, foldhash::fast::RandomState>,
-    by_v6: HashMap<[u8; 16], VtepId, foldhash::fast::RandomState>,
+    by_v4: HashMap<u32, VtepId, foldhash::fast::RandomState>,
+    by_v6: HashMap<u128, VtepId, foldhash::fast::RandomState>,
 }
 
 impl VtepTable {
@@ -145,8 +155,8 @@ impl VtepTable {
     pub fn insert(&mut self, row: VtepRow) -> VtepId {
         let next = VtepId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
         let id = match row.remote {
-            IpAddr::V4(ip) => *self.by_v4.entry(ip.octets()).or_insert(next),
-            IpAddr::V6(ip) => *self.by_v6.entry(ip.octets()).or_insert(next),
+            IpAddr::V4(ip) => *self.by_v4.entry(ip.to_bits()).or_insert(next),
+            IpAddr::V6(ip) => *self.by_v6.entry(ip.to_bits()).or_insert(next),
         };
         if id == next {
             self.rows.push(row);
@@ -167,14 +177,14 @@ impl VtepTable {
     #[inline]
     #[must_use]
     pub fn by_v4(&self, addr: [u8; 4]) -> Option<VtepId> {
-        self.by_v4.get(&addr).copied()
+        self.by_v4.get(&u32::from_be_bytes(addr)).copied()
     }
 
     /// Who sends from this IPv6 address.
     #[inline]
     #[must_use]
     pub fn by_v6(&self, addr: [u8; 16]) -> Option<VtepId> {
-        self.by_v6.get(&addr).copied()
+        self.by_v6.get(&u128::from_be_bytes(addr)).copied()
     }
 
     /// Who sends from this address.

@@ -8,7 +8,7 @@ use super::Worker;
 use super::handoff::{Inbox, Parcel};
 use super::link::{MAX_FRAMES, Origin, Tail};
 use super::pending::Waiting;
-use crate::datapath::{self, Observer, Replicate, Verdict};
+use crate::datapath::{self, Observer, Replicate, Verdict, hint};
 use crate::ids::{Nanos, PortId};
 use crate::tables::fdb::Dest;
 use crate::tables::snapshot::Snapshot;
@@ -21,6 +21,8 @@ use crate::xsk::{Frame, Pool, Umem, prefetch};
 
 /// How many packets ahead the headers are fetched.
 const PREFETCH_AHEAD: usize = 4;
+/// With large tables: how many packets ahead headers, FDB lines and VTEP rows are fetched, each from what came before.
+const LARGE_AHEAD: [usize; 3] = [12, 8, 4];
 
 /// Where a worker sends packets of an output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +76,19 @@ impl Worker {
         let port = link.port;
         let mut frames = std::mem::take(&mut self.rx);
         let mut arrived = frames.drain(..);
-        for frame in arrived.as_slice().iter().take(PREFETCH_AHEAD) {
+        let headers_ahead = if t.large { LARGE_AHEAD[0] } else { PREFETCH_AHEAD };
+        for frame in arrived.as_slice().iter().take(headers_ahead) {
             prefetch(self.umem.data(frame));
         }
         let mut tail = Tail::new();
         let (mut packets, mut bytes) = (0, 0);
         while let Some(head) = arrived.next() {
-            if let Some(ahead) = arrived.as_slice().get(PREFETCH_AHEAD - 1) {
-                prefetch(self.umem.data(ahead));
+            let ahead = arrived.as_slice();
+            if let Some(frame) = ahead.get(headers_ahead - 1) {
+                prefetch(self.umem.data(frame));
+            }
+            if t.large {
+                self.fetch_tables(t, port, ahead);
             }
             packets += 1;
             bytes += head.len();
@@ -110,6 +117,18 @@ impl Worker {
             counters.rx_bytes.add(bytes as u64);
         }
         true
+    }
+
+    /// Fetches what packets further on will look up.
+    fn fetch_tables(&self, t: &Snapshot, port: PortId, ahead: &[Frame]) {
+        let [_, fdb, rows] = LARGE_AHEAD;
+        if let Some(frame) = ahead.get(fdb - 1) {
+            prefetch(hint::fdb_line(t, port, self.umem.data(frame)));
+        }
+        if let Some(frame) = ahead.get(rows - 1) {
+            let lines = hint::vtep_lines(t, port, self.umem.data(frame));
+            lines.into_iter().flatten().for_each(prefetch);
+        }
     }
 
     #[inline]
