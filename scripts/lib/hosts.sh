@@ -168,12 +168,19 @@ vtep() {
 
 # conserved BINARY HOST: every packet that host's flowrail received has a fate, once traffic is at rest.
 conserved() {
-    "$1" show stats --json --socket "$STATE/$2.sock" | python3 -c '
+    "$1" show stats --json --socket "$STATE/$2.sock" >"$STATE/$2.stats"
+    "$1" show ports --json --socket "$STATE/$2.sock" >"$STATE/$2.ports"
+    python3 - "$STATE/$2" <<'PYTHON' || fail "the counters of host $2 do not add up"
 import json, sys
-totals = json.load(sys.stdin)["totals"]
+totals = json.load(open(sys.argv[1] + ".stats"))["totals"]
 drops = {reason: count for reason, count in totals["drops"].items() if count}
-parts = [totals["forwarded"], totals["replied"], totals["punted"], sum(drops.values())]
-sums = "received {} = forwarded {} + replied {} + punted {} + dropped {}".format(totals["received"], *parts)
-print("flowrail on host '"$2"':", sums, drops or "")
-sys.exit(sum(parts) != totals["received"])' || fail "the counters of host $2 do not add up"
+fates = [totals["forwarded"], totals["replied"], totals["punted"], sum(drops.values())]
+sums = "received {} = forwarded {} + replied {} + punted {} + dropped {}".format(totals["received"], *fates)
+print("flowrail on host", sys.argv[1][-1] + ":", sums, drops or "")
+sockets = [port["sockets"] for port in json.load(open(sys.argv[1] + ".ports"))]
+lost = sum(socket["rx_dropped"] + socket["rx_ring_full"] for socket in sockets)
+if lost:
+    print("    The kernel lost", lost, "frames before: flowrail's core was busy with something else for too long.")
+sys.exit(sum(fates) != totals["received"])
+PYTHON
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::command::{Background, Output, eventually};
 use super::netns::Netns;
-use super::stats::Stats;
+use super::stats::{Stats, steering_imbalance};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_flowrail");
 /// Start to ready. Generous: the machine has two cores and a test may share them.
@@ -56,7 +56,7 @@ impl Forwarder {
         let mut forwarder = Self { process, files };
         eventually("flowrail answers on its control socket", START, || {
             assert!(forwarder.process.running(), "flowrail ended: {}", forwarder.process.stderr());
-            forwarder.try_show("stats").success()
+            forwarder.try_show("stats", &[]).success()
         });
         forwarder
     }
@@ -73,16 +73,21 @@ impl Forwarder {
         output.stderr
     }
 
-    fn try_show(&self, what: &str) -> Output {
+    fn try_show(&self, what: &str, options: &[&str]) -> Output {
         let socket = self.files.socket();
-        let socket = socket.to_str().unwrap();
-        super::command::run(START, &[BINARY, "show", what, "--json", "--socket", socket])
+        let words = [&[BINARY, "show", what, "--socket", socket.to_str().unwrap()], options].concat();
+        super::command::run(START, &words)
+    }
+
+    /// Everything it tells, for the message of a failed test.
+    pub fn diagnosis(&self) -> String {
+        ["stats", "ports", "neighbors"].map(|what| self.try_show(what, &[]).stdout).concat()
     }
 
     /// `flowrail show WHAT --json`.
     #[track_caller]
     pub fn show(&self, what: &str) -> Value {
-        let output = self.try_show(what).expect_success();
+        let output = self.try_show(what, &["--json"]).expect_success();
         serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output}"))
     }
 
@@ -92,12 +97,13 @@ impl Forwarder {
         Stats(self.show("stats"))
     }
 
-    /// Every packet received must have a fate and every frame a place. Traffic in flight has neither: waits for rest.
+    /// Every frame steered must have been received or lost by the kernel, every packet received must have a fate and
+    /// every frame of memory a place. Traffic in flight has none of these: waits for rest.
     #[track_caller]
     pub fn expect_conservation(&self) {
         let mut imbalance = None;
         for _ in 0..100 {
-            imbalance = self.stats().imbalance();
+            imbalance = self.stats().imbalance().or_else(|| steering_imbalance(&self.show("ports")));
             if imbalance.is_none() {
                 return;
             }
@@ -141,7 +147,7 @@ impl Crashed {
         let mut forwarder = Forwarder { process, files: self.0 };
         eventually("flowrail answers after the crash", START, || {
             assert!(forwarder.process.running(), "flowrail ended: {}", forwarder.process.stderr());
-            forwarder.try_show("stats").success()
+            forwarder.try_show("stats", &[]).success()
         });
         forwarder
     }

@@ -54,6 +54,19 @@ impl Stats {
     }
 }
 
+/// What is wrong with the ports' sums, or `None` when every frame that the steering program gave to a socket was taken
+/// by flowrail or counted by the kernel as one that it could not put there.
+pub fn steering_imbalance(ports: &Value) -> Option<String> {
+    let sum = |counters: &Value, names: &[&str]| names.iter().map(|name| number(counters, name)).sum::<u64>();
+    ports.as_array().expect("ports").iter().find_map(|port| {
+        let steered = sum(&port["xdp"], &["vxlan", "roce", "all"]);
+        let lost = sum(&port["sockets"], &["rx_dropped", "rx_ring_full"]);
+        let taken = number(port, "rx_packets");
+        (steered != taken + lost)
+            .then(|| format!("{steered} frames steered, {taken} taken, {lost} lost by the kernel: {port}"))
+    })
+}
+
 fn number(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or_else(|| panic!("no number {name}: {object}"))
 }

@@ -202,6 +202,15 @@ impl Pair {
         }
     }
 
+    /// What the forwarders tell, for the message of a failed test.
+    pub fn diagnosis(&self) -> String {
+        let told = |(i, host): (usize, &Host)| {
+            let text = host.forwarder.as_ref().map(Forwarder::diagnosis).unwrap_or_default();
+            format!("-- flowrail on host {i}\n{text}")
+        };
+        self.hosts.iter().enumerate().map(told).collect()
+    }
+
     /// Waits until `host`'s tenant reaches the other one, which also resolves every neighbor on the way.
     #[track_caller]
     pub fn expect_reachable(&self, host: usize) -> Output {
