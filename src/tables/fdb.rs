@@ -207,7 +207,7 @@ mod tests {
         fn it_is_a_map(entries in proptest::collection::vec((0u32..300, 0u32..50, any::<bool>()), 0..600)) {
             let (mut fdb, mut map) = (Fdb::default(), HashMap::new());
             for (n, to, local) in entries {
-                let dest = if local { Dest::Port(PortId(to as u16)) } else { Dest::Vtep(VtepId(to)) };
+                let dest = if local { Dest::Port(PortId(u16::try_from(to).unwrap())) } else { Dest::Vtep(VtepId(to)) };
                 prop_assert_eq!(fdb.insert(mac(n), dest), map.insert(mac(n), dest));
                 prop_assert_eq!(fdb.len(), map.len());
             }

@@ -23,7 +23,7 @@ impl Pool {
         self.umem
     }
 
-    /// Takes a frame: empty, beginning at [`Umem::default_start`].
+    /// Takes a frame: empty, beginning at [`Umem::default_start`](super::Umem::default_start).
     #[inline]
     pub fn pop(&mut self) -> Option<Frame> {
         let chunk = self.chunks.pop()?;
