@@ -42,8 +42,8 @@ impl Crc {
     }
 
     fn update(mut self, bytes: &[u8]) -> Self {
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
             let low = self.0 ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
             let [a, b, c, d] = low.to_le_bytes();
             self.0 = TABLES[7][a as usize]
@@ -55,7 +55,7 @@ impl Crc {
                 ^ TABLES[1][word[6] as usize]
                 ^ TABLES[0][word[7] as usize];
         }
-        for &byte in words.remainder() {
+        for &byte in rest {
             self.0 = (self.0 >> 8) ^ TABLES[0][((self.0 ^ u32::from(byte)) & 0xff) as usize];
         }
         self

@@ -157,7 +157,7 @@ fn echo(
         if let Some(roce) = Roce::parse(frame)
             && (roce.psn, roce.stamp()) == (wanted.psn, wanted.stamp())
         {
-            return Ok(Some(time).filter(|_| roce.icrc_ok));
+            return Ok(roce.icrc_ok.then_some(time));
         }
     }
     Ok(None)

@@ -5,6 +5,8 @@ use super::netns::Netns;
 /// Puts port `port` and the tunnel of `vni` on one bridge. Everything goes to the one `remote`.
 pub struct KernelVtep<'a> {
     pub netns: &'a Netns,
+    /// Device that carries the tunnel.
+    pub underlay: &'a str,
     pub vni: u32,
     pub port: &'a str,
     pub local: &'a str,
@@ -14,9 +16,9 @@ pub struct KernelVtep<'a> {
 
 impl KernelVtep<'_> {
     pub fn up(&self) {
-        let Self { netns, vni, port, local, remote, mtu } = self;
+        let Self { netns, underlay, vni, port, local, remote, mtu } = self;
         netns.run(&format!(
-            "ip link add vx{vni} mtu {mtu} type vxlan id {vni} local {local} remote {remote} dev u0 \
+            "ip link add vx{vni} mtu {mtu} type vxlan id {vni} local {local} remote {remote} dev {underlay} \
              dstport 4789 nolearning tos inherit"
         ));
         netns.run(&format!("ip link add br{vni} mtu {mtu} type bridge mcast_snooping 0"));

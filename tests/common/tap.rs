@@ -31,17 +31,25 @@ fn open(netns: &Netns, name: &str) -> File {
     opened.join().unwrap()
 }
 
+/// What happens to a frame on its way; an empty frame is lost.
+pub type Change = fn(&[u8]) -> Vec<u8>;
+
 /// Creates a tap device at both ends and carries frames between them until either is gone.
 pub fn connect(a: (&Netns, &str), b: (&Netns, &str)) {
+    connect_through(a, b, <[u8]>::to_vec, <[u8]>::to_vec);
+}
+
+/// The same with something on the cable that changes frames from `a` to `b`, and from `b` to `a`.
+pub fn connect_through(a: (&Netns, &str), b: (&Netns, &str), there: Change, back: Change) {
     let (left, right) = (open(a.0, a.1), open(b.0, b.1));
-    let copies = [(left.try_clone(), right.try_clone()), (Ok(right), Ok(left))];
-    for (from, to) in copies {
+    let copies = [(left.try_clone(), right.try_clone(), there), (Ok(right), Ok(left), back)];
+    for (from, to, change) in copies {
         let (mut from, mut to) = (from.unwrap(), to.unwrap());
         std::thread::spawn(move || {
             let mut frame = vec![0; 1 << 16];
             while let Ok(len) = from.read(&mut frame) {
                 // A device that is down refuses the frame, as a cable in an unlit port loses it.
-                let _ = to.write(&frame[..len]);
+                let _ = to.write(&change(&frame[..len]));
             }
         });
     }

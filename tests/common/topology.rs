@@ -137,19 +137,23 @@ impl Pair {
         match self.plan.vteps[i] {
             Vtep::None => {}
             Vtep::Flowrail => self.start_forwarder(i, &self.config(i)),
-            Vtep::Kernel => {
-                for (n, &vni) in self.plan.vnis.iter().enumerate() {
-                    KernelVtep {
-                        netns: &self.hosts[i].netns,
-                        vni,
-                        port: &format!("p{n}"),
-                        local: self.plan.encap_ip(i),
-                        remote: self.plan.encap_ip(1 - i),
-                        mtu: self.plan.tenant_mtu,
-                    }
-                    .up();
-                }
+            Vtep::Kernel => self.start_kernel_vtep(i, "u0"),
+        }
+    }
+
+    /// Brings up the kernel's VXLAN device on host `i`, over its device `underlay`.
+    pub fn start_kernel_vtep(&self, i: usize, underlay: &str) {
+        for (n, &vni) in self.plan.vnis.iter().enumerate() {
+            KernelVtep {
+                netns: &self.hosts[i].netns,
+                underlay,
+                vni,
+                port: &format!("p{n}"),
+                local: self.plan.encap_ip(i),
+                remote: self.plan.encap_ip(1 - i),
+                mtu: self.plan.tenant_mtu,
             }
+            .up();
         }
     }
 

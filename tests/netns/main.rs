@@ -15,4 +15,5 @@ mod neighbors;
 mod queues;
 mod reference;
 mod tap;
+mod underlay;
 mod vnis;
