@@ -187,10 +187,7 @@ impl Metering<'_> {
         let mut split = Split { user_ns: 0, kernel_ns: 0 };
         for thread in self.meter.accounts.keys().collect::<Vec<_>>() {
             let Some(bytes) = self.meter.accounts.lookup(&thread, MapFlags::ANY)? else { continue };
-            let words: Vec<u64> = bytes
-                .chunks_exact(8)
-                .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
-                .collect();
+            let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
             let [user, kernel, since, in_kernel] = words[..] else { continue };
             let open = if since == 0 { 0 } else { now.saturating_sub(since) };
             split.user_ns += user + if in_kernel == 0 { open } else { 0 };

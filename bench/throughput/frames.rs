@@ -99,7 +99,7 @@ fn udp_frame(
 }
 
 fn checksum(header: &[u8; 20]) -> u16 {
-    let sum: u32 = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 = header.as_chunks().0.iter().map(|pair| u32::from(u16::from_be_bytes(*pair))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !u16::try_from((folded & 0xffff) + (folded >> 16)).expect("two folds leave 16 bits")
 }

@@ -54,7 +54,7 @@ fn read(map: &MapHandle) -> Result<Tally> {
     let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.context("tally map is empty")?;
     let mut tally = Tally { at_ns: cpu::monotonic_ns(), ..Tally::default() };
     for cpu in cpus {
-        let mut words = cpu.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+        let mut words = cpu.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
         let mut next = || words.next().context("tally is shorter than struct tally");
         tally.packets += next()?;
         tally.bytes += next()?;
