@@ -12,21 +12,22 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use aya::Ebpf;
 use aya::maps::XskMap;
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
 use flowrail::ids::QueueId;
 use flowrail::xsk::{
-    BindMode, Frame, HugePages, Pool, Socket, SocketConfig, Umem, UmemConfig, Wakeup, XskError, driver_name,
-    rx_queues, tx_queues, wait_readable,
+    BindMode, BusyPoll, Frame, HugePages, Pool, Socket, SocketConfig, Umem, UmemConfig, Wakeup, XskError,
+    driver_name, rx_queues, tx_queues, wait_readable,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -220,6 +221,9 @@ fn bind(interface: &str, umem: &Umem) -> Socket {
     Socket::bind(&config(interface, umem, BindMode::Copy)).unwrap()
 }
 
+/// What came out at sink and at gen.
+type Output = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+
 /// Whatever moves frames between dut0 and dut1.
 trait Forwarder {
     /// One round in each direction.
@@ -232,7 +236,7 @@ fn exchange(
     forwarder: &mut impl Forwarder,
     (generator, sink): (&Wire, &Wire),
     (left, right): (&[Vec<u8>], &[Vec<u8>]),
-) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+) -> Output {
     let (mut to_sink, mut to_gen) = (Vec::new(), Vec::new());
     let mut sent = 0;
     while sent < left.len().max(right.len()) {
@@ -281,12 +285,12 @@ impl Ours {
     }
 
     fn forward(&mut self, from: usize, to: usize) {
-        let mut batch = Vec::new();
+        let mut batch = ArrayVec::<Frame, 64>::new();
         self.ports[to].complete(&mut self.pool);
         let room = 512 - self.ports[from].in_fill_ring();
         self.ports[from].refill(&mut self.pool, room);
         let _ = self.ports[from].wakeup_rx();
-        self.ports[from].receive(&mut batch, 64);
+        self.ports[from].receive(&mut batch);
         assert!(self.ports[to].tx_free(batch.len()) >= batch.len());
         for frame in batch {
             self.chains += usize::from(frame.more());
@@ -412,8 +416,7 @@ impl Forwarder for Reference {
 fn the_same_traffic_comes_out_of_xsk_rs_and_of_this_layer() {
     let left = frames(600, |number| 60 + number as usize * 1237 % 8955);
     let right = frames(600, |number| 60 + number as usize * 7919 % 8955);
-    type Crossed = (Vec<Vec<u8>>, Vec<Vec<u8>>);
-    let run = |forwarder: &mut dyn FnMut(&Wire, &Wire) -> Crossed| {
+    let run = |forwarder: &mut dyn FnMut(&Wire, &Wire) -> Output| {
         let _netns = Netns::with_veth(9000);
         forwarder(&Wire::open("gen"), &Wire::open("sink"))
     };
@@ -428,6 +431,62 @@ fn the_same_traffic_comes_out_of_xsk_rs_and_of_this_layer() {
     });
     assert_eq!((reference.0.len(), reference.1.len()), (600, 600));
     assert!(ours == reference, "output differs");
+}
+
+#[test]
+fn one_wakeup_sends_as_many_frames_as_the_budget_says() {
+    let _netns = Netns::with_veth(1500);
+    let (umem, mut pool) = umem(2048, 256);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let version: Vec<u32> = release.split(['.', '-']).map_while(|part| part.parse().ok()).collect();
+    let has_budget = version.as_slice() >= [6, 17].as_slice();
+    for (tx_budget, sent) in [(0, 32), (100, if has_budget { 100 } else { 32 })] {
+        let cfg = SocketConfig { tx_budget, ..config("dut1", &umem, BindMode::Copy) };
+        let mut socket = Socket::bind(&cfg).unwrap();
+        let wire = Wire::open("sink");
+        for _ in 0..120 {
+            let mut frame = pool.pop().unwrap();
+            frame.set_range(umem.default_start(), 60);
+            socket.submit(frame).unwrap();
+        }
+        socket.flush();
+        assert_eq!(socket.wakeup_tx(), Wakeup::Again, "there is more than {sent}");
+        let end = Instant::now() + PATIENCE;
+        let mut got = 0;
+        while got < sent {
+            got += std::iter::from_fn(|| wire.poll()).count();
+            assert!(Instant::now() < end, "{got} of {sent}");
+        }
+        assert!(!wait_readable([wire.0.as_fd()], Duration::from_millis(20)), "more than {sent}");
+        let end = Instant::now() + PATIENCE;
+        while socket.outstanding_tx() > 0 {
+            let _ = socket.wakeup_tx();
+            socket.complete(&mut pool);
+            assert!(Instant::now() < end, "frames never completed");
+        }
+        assert_eq!(socket.wakeup_tx(), Wakeup::NotNeeded, "the ring is empty");
+    }
+    assert_eq!(pool.len(), 256);
+}
+
+#[test]
+fn a_busy_polled_socket_polls_in_its_wakeups() {
+    let _netns = Netns::with_veth(1500);
+    let (umem, mut pool) = umem(2048, 64);
+    let busy_poll = Some(BusyPoll { usecs: 20, budget: 64 });
+    let mut socket =
+        Socket::bind(&SocketConfig { busy_poll, ..config("dut0", &umem, BindMode::Copy) }).unwrap();
+    let _program = Redirect::to("dut0", socket.as_fd());
+    socket.refill(&mut pool, 64);
+    let sent = &frames(1, |_| 60)[0];
+    Wire::open("gen").send(sent);
+    let mut batch = ArrayVec::<Frame, 1>::new();
+    let end = Instant::now() + PATIENCE;
+    while socket.receive(&mut batch) == 0 {
+        assert_eq!(socket.wakeup_rx(), Wakeup::Done);
+        assert!(Instant::now() < end, "nothing came");
+    }
+    assert_eq!(umem.data(&batch[0]), sent);
 }
 
 // -------------------------------------------------------------------------------------------------- binding, closing
@@ -548,8 +607,8 @@ fn statistics_count_what_the_kernel_drops() {
     assert!(!wait_readable([socket.as_fd()], Duration::from_millis(5)), "nothing has come");
     wire.send(&frames(1, |_| 60)[0]);
     assert!(wait_readable([socket.as_fd()], PATIENCE));
-    let mut batch = Vec::new();
-    assert_eq!(socket.receive(&mut batch, 64), 1);
+    let mut batch = ArrayVec::<Frame, 8>::new();
+    assert_eq!(socket.receive(&mut batch), 1);
     assert_eq!((batch[0].start(), batch[0].len()), (umem.default_start(), 60));
     batch.into_iter().for_each(|frame| pool.push(frame));
 }
@@ -609,35 +668,42 @@ fn every_queue_of_a_device_has_its_socket() {
     assert_eq!((rx_queues("dut0").unwrap(), tx_queues("dut0").unwrap()), (4, 4));
     assert_eq!(driver_name("dut0").unwrap(), "veth");
 
-    let (umem, mut pool) = umem(2048, 256);
+    // What a socket sends leaves by its own queue, and arrives on the same queue at the other end.
+    let (umem, mut pool) = umem(2048, 1024);
     let mut redirect = Redirect::attach("dut0");
-    let mut sockets: Vec<_> = (0..4)
-        .map(|queue| {
-            let cfg = SocketConfig { queue: QueueId(queue), ..config("dut0", &umem, BindMode::Auto) };
-            let mut socket = Socket::bind(&cfg).unwrap();
-            redirect.set(queue, socket.as_fd());
-            socket.refill(&mut pool, 64);
-            socket
-        })
-        .collect();
-    // The queue that a frame leaves by is the one it arrives on; a packet socket picks it by the CPU it runs on.
-    let wire = Wire::open("gen");
+    let open = |interface, queue| {
+        let cfg = SocketConfig { queue: QueueId(queue), ..config(interface, &umem, BindMode::Auto) };
+        Socket::bind(&cfg).unwrap()
+    };
+    let mut senders: Vec<_> = (0..4).map(|queue| open("gen", queue)).collect();
+    let mut receivers: Vec<_> = (0..4).map(|queue| open("dut0", queue)).collect();
+    for (queue, socket) in (0..).zip(&mut receivers) {
+        redirect.set(queue, socket.as_fd());
+        socket.refill(&mut pool, 64);
+    }
     let sent = frames(64, |_| 100);
-    sent.iter().for_each(|frame| wire.send(frame));
-    let mut got = HashSet::new();
-    let end = Instant::now() + PATIENCE;
-    while got.len() < sent.len() {
-        assert!(Instant::now() < end, "{} of {}", got.len(), sent.len());
-        for socket in &mut sockets {
-            let mut batch = Vec::new();
-            socket.receive(&mut batch, 64);
+    for (queue, sent) in sent.chunks(16).enumerate() {
+        for bytes in sent {
+            let mut frame = pool.pop().unwrap();
+            frame.set_range(umem.default_start(), bytes.len());
+            umem.data_mut(&mut frame).copy_from_slice(bytes);
+            senders[queue].submit(frame).unwrap();
+        }
+        senders[queue].flush();
+        let mut got = Vec::new();
+        let end = Instant::now() + PATIENCE;
+        while got.len() < sent.len() {
+            assert!(Instant::now() < end, "queue {queue}: {} of {}", got.len(), sent.len());
+            let _ = senders[queue].wakeup_tx();
+            let mut batch = ArrayVec::<Frame, 64>::new();
+            receivers[queue].receive(&mut batch);
             for frame in batch {
-                got.insert(umem.data(&frame).to_vec());
+                got.push(umem.data(&frame).to_vec());
                 pool.push(frame);
             }
         }
+        assert!(got == sent, "queue {queue}");
     }
-    assert_eq!(got, sent.into_iter().collect());
 }
 
 // --------------------------------------------------------------------------------------------------------- huge pages

@@ -297,7 +297,7 @@ fn seat(
         for queue in owned(port.queues).map(QueueId) {
             let socket = Socket::bind(&socket_config(config, &plan.interface, queue, &umem))?;
             port.zero_copy &= socket.zero_copy();
-            port.statistics.push(socket.statistics_reader()?);
+            port.statistics.push(socket.statistics_reader());
             port.steering.insert_socket(queue, socket.as_fd())?;
             links.push(Link::new(PortId(number), queue, socket, BACKLOG_FRAMES, fill));
         }

@@ -176,11 +176,12 @@ fn refused(cfg: &SocketConfig<'_>, source: io::Error, zero_copy: bool) -> XskErr
 
 fn set_options(cfg: &SocketConfig<'_>, fd: BorrowedFd<'_>) -> Result<(), XskError> {
     static NO_BUDGET: Once = Once::new();
-    if cfg.tx_budget != 0 {
-        let budget = cfg.tx_budget.max(MIN_TX_BUDGET).min(cfg.ring_size);
+    if cfg.tx_budget != 0 && cfg.ring_size >= MIN_TX_BUDGET {
+        let budget = cfg.tx_budget.clamp(MIN_TX_BUDGET, cfg.ring_size);
         if let Err(error) = sys::set_tx_budget(fd, budget) {
-            NO_BUDGET
-                .call_once(|| tracing::debug!(budget, %error, "XDP_MAX_TX_SKB_BUDGET not set: kernel 6.17+"));
+            NO_BUDGET.call_once(|| {
+                tracing::debug!(budget, %error, "XDP_MAX_TX_SKB_BUDGET not set; kernels before 6.17 lack it");
+            });
         }
     }
     if let Some(BusyPoll { usecs, budget }) = cfg.busy_poll {

@@ -113,14 +113,17 @@ pub enum XskError {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// One UMEM serves at most 32767 sockets.
-    #[error("interface {interface}, queue {queue}: the UMEM already has 32767 sockets; use another UMEM")]
+    /// Numbers of sockets are not reused.
+    #[error("interface {interface}, queue {queue}: the UMEM has had 2^31 sockets; use another UMEM")]
     TooManySockets {
         /// Interface name.
         interface: String,
         /// Queue number.
         queue: u32,
     },
+    /// Numbers of UMEMs are not reused.
+    #[error("this process has made 2^30 UMEMs; restart it")]
+    TooManyUmems,
     /// A question to a device or socket failed.
     #[error("{what}: {source}")]
     Query {

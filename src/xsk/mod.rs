@@ -7,7 +7,8 @@
 //!   that plays the kernel, so all that sits on top is tested without a NIC or root.
 //!
 //! For every UMEM, at any moment: frames in the pool + frames held by the caller + the sum over its sockets of
-//! [`Socket::in_fill_ring`] and [`Socket::outstanding_tx`] = [`Umem::chunks`].
+//! [`Socket::in_fill_ring`] and [`Socket::outstanding_tx`] = [`Umem::chunks`]. A dropped socket's share is missing from
+//! the sum until [`Umem::reclaim`] has put it into the pool.
 #![expect(unsafe_code, reason = "shared rings and chunks are raw memory; every block argues its case")]
 
 mod bind;
@@ -23,6 +24,7 @@ mod sys;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod umem;
 
 pub use bind::{BindMode, BusyPoll, SocketConfig};

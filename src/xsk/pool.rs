@@ -1,42 +1,62 @@
 //! The free frames of one UMEM. Belongs to its worker: no lock, no allocation after the start.
 
 use super::Frame;
+use super::frame::Tag;
 
 /// The free frames of a UMEM, last in first out, so that the chunks warm in the cache are used first.
 #[derive(Debug)]
 pub struct Pool {
-    umem: u32,
-    size: u16,
-    start: usize,
-    /// Capacity for every chunk from the start: never allocates again.
-    chunks: Vec<u32>,
+    tag: Tag,
+    /// Where the packet begins in a frame from the pool.
+    start: u64,
+    /// Addresses of the free chunks. Has room for every chunk from the start: never allocates again.
+    chunks: Vec<u64>,
 }
 
 impl Pool {
-    /// All frames of UMEM `umem`: the lowest chunks are used first.
-    pub(super) fn full(umem: u32, chunks: u32, size: u16, start: usize) -> Self {
-        Self { umem, size, start, chunks: (0..chunks).rev().collect() }
+    /// All frames of the UMEM that `tag` names: the lowest chunks are used first.
+    pub(super) fn full(tag: Tag, chunks: u32, start: u64) -> Self {
+        Self { tag, start, chunks: (0..chunks).rev().map(|chunk| u64::from(chunk) << tag.shift()).collect() }
     }
 
-    /// Id of the UMEM whose frames it takes.
-    pub(super) fn umem(&self) -> u32 {
-        self.umem
+    /// UMEM whose frames it takes.
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    /// Addresses of up to `count` chunks, in the order in which they would be popped. The caller must lend them, and
+    /// then [`forget`](Self::forget) as many.
+    #[inline(always)]
+    pub(super) fn peek(&self, count: usize) -> impl Iterator<Item = u64> + '_ {
+        self.chunks.iter().rev().take(count).copied()
+    }
+
+    /// Drops the last `count` chunks.
+    #[inline(always)]
+    pub(super) fn forget(&mut self, count: usize) {
+        self.chunks.truncate(self.chunks.len().saturating_sub(count));
+    }
+
+    /// Takes frames in bulk. All must be of this pool's UMEM, as those from its ledger are.
+    #[inline(always)]
+    pub(super) fn extend(&mut self, frames: impl Iterator<Item = Frame>) {
+        self.chunks.extend(frames.map(|frame| frame.chunk_addr()));
     }
 
     /// Takes a frame: empty, beginning at [`Umem::default_start`](super::Umem::default_start).
     #[inline]
     pub fn pop(&mut self) -> Option<Frame> {
         let chunk = self.chunks.pop()?;
-        Some(Frame::new(self.umem, chunk, self.size, self.start, 0, false))
+        Some(Frame::empty(self.tag, chunk + self.start))
     }
 
     /// Gives a frame back. One of another UMEM is refused: it is logged, and its chunk lost to its own pool.
     #[inline]
     pub fn push(&mut self, frame: Frame) {
-        if frame.umem() != self.umem {
-            return refuse(&frame, self.umem);
+        if !frame.is_of(self.tag) {
+            return refuse(&frame);
         }
-        self.chunks.push(frame.chunk());
+        self.chunks.push(frame.chunk_addr());
     }
 
     /// Free frames.
@@ -55,11 +75,6 @@ impl Pool {
 }
 
 #[cold]
-fn refuse(frame: &Frame, pool: u32) {
-    tracing::error!(
-        umem = frame.umem(),
-        chunk = frame.chunk(),
-        pool,
-        "frame of another UMEM pushed to a pool"
-    );
+fn refuse(frame: &Frame) {
+    tracing::error!(?frame, "a frame of another UMEM was pushed to a pool: its chunk is lost");
 }

@@ -5,7 +5,9 @@
 //! side reads it with an acquire load before it touches them. Both keep the last value seen, so that a batch costs one
 //! look at the other side's cache line.
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,8 +21,29 @@ pub(super) trait Slot: Copy {}
 impl Slot for u64 {}
 impl Slot for Descriptor {}
 
-/// A slot of an RX or TX ring: address in the UMEM, length, options.
-pub(super) type Descriptor = libc::xdp_desc;
+/// A slot of an RX or TX ring (`struct xdp_desc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Descriptor {
+    /// Of the packet's first byte, in the UMEM.
+    pub(super) addr: u64,
+    /// Length in the low half, options in the high one: read and written at once.
+    pub(super) word: u64,
+}
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "descriptors are two words, the first half of the second its length"
+);
+const _: () = assert!(size_of::<Descriptor>() == size_of::<libc::xdp_desc>());
+const _: () = assert!(offset_of!(libc::xdp_desc, len) == 8 && offset_of!(libc::xdp_desc, options) == 12);
+
+impl Descriptor {
+    #[inline(always)]
+    pub(super) fn new(addr: u64, len: u32, options: u32) -> Self {
+        Self { addr, word: (u64::from(options) << 32) | u64::from(len) }
+    }
+}
 
 /// Bytes to map for a ring.
 pub(super) fn mapped_len<T: Slot>(offsets: &xdp_ring_offset, size: u32) -> Option<usize> {
@@ -78,9 +101,16 @@ impl<T: Slot> Ring<T> {
 
     #[inline(always)]
     fn slot(&self, index: u32) -> NonNull<T> {
-        // SAFETY: the size is a power of two, so the masked index is below it, and `new` checked that all slots lie in
-        // the mapping.
+        // SAFETY: the size is a power of two, so the masked index is below it, and `new` checked that as many slots lie
+        // in the mapping.
         unsafe { self.slots.add((index & (self.size - 1)) as usize) }
+    }
+
+    /// The `count` slots from `index` on, as two runs, the second one after the wrap. `count` is at most the size.
+    #[inline(always)]
+    fn runs(&self, index: u32, count: u32) -> [(NonNull<T>, usize); 2] {
+        let until_wrap = count.min(self.size - (index & (self.size - 1)));
+        [(self.slot(index), until_wrap as usize), (self.slots, (count - until_wrap) as usize)]
     }
 }
 
@@ -100,10 +130,10 @@ pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// Next slot to write.
     next: u32,
+    /// Where the slots end that are known to be free: never more than the size ahead of `next`.
+    end: u32,
     /// Up to where the other side may read.
     published: u32,
-    /// Consumer index as last seen.
-    consumed: u32,
 }
 
 impl<T: Slot> Producer<T> {
@@ -111,25 +141,23 @@ impl<T: Slot> Producer<T> {
     pub(super) fn new(mapping: &Arc<Mapping>, offsets: &xdp_ring_offset, size: u32) -> Option<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let next = ring.producer().load(Ordering::Relaxed);
-        let consumed = ring.consumer().load(Ordering::Acquire);
-        Some(Self { ring, next, published: next, consumed })
+        Some(Self { ring, next, end: next, published: next })
     }
 
     /// Free slots; looks at the consumer index only if fewer than `want` are known.
     #[inline(always)]
     pub(super) fn free(&mut self, want: u32) -> u32 {
-        let free = self.known_free();
-        if free >= want {
-            return free;
+        if self.known_free() < want {
+            let used = self.next.wrapping_sub(self.ring.consumer().load(Ordering::Acquire));
+            // Saturates, so that a consumer index gone mad makes the ring full instead of endless.
+            self.end = self.next.wrapping_add(self.ring.size.saturating_sub(used));
         }
-        self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.known_free()
     }
 
-    /// Saturates, so that a consumer index gone mad makes the ring full instead of endless.
     #[inline(always)]
     fn known_free(&self) -> u32 {
-        self.ring.size.saturating_sub(self.next.wrapping_sub(self.consumed))
+        self.end.wrapping_sub(self.next)
     }
 
     /// Writes the next slot; false when the ring is full. Nothing is visible before [`publish`](Self::publish).
@@ -138,11 +166,32 @@ impl<T: Slot> Producer<T> {
         if self.free(1) == 0 {
             return false;
         }
-        // SAFETY: the slot is in bounds, and free: the consumer has released it (acquire load in `free`) and will not
-        // read it before the next release store of the producer index.
+        // SAFETY: as for `room`.
         unsafe { self.ring.slot(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
         true
+    }
+
+    /// The next free slots, at most `count` and at most what [`free`](Self::free) saw, to be written in order.
+    #[inline(always)]
+    pub(super) fn room(&mut self, count: u32) -> [&mut [T]; 2] {
+        let runs = self.ring.runs(self.next, count.min(self.known_free()));
+        // SAFETY: in bounds of the mapping, without overlap as the count is at most the size, and initialised, as any
+        // bits are a valid `T`. Free: the consumer has released them (acquire load in `free`) and will not read them
+        // before the next release store of the producer index; and `self`, the one producer, is borrowed for as long.
+        runs.map(|(start, len)| unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
+    /// Counts slots written into the [`room`](Self::room) as pushed.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, count: u32) {
+        self.next = self.next.wrapping_add(count.min(self.known_free()));
+    }
+
+    /// Slots ever pushed, modulo 2^32.
+    #[inline(always)]
+    pub(super) fn count(&self) -> u32 {
+        self.next
     }
 
     /// Lets the other side see everything pushed.
@@ -170,8 +219,8 @@ pub(super) struct Consumer<T> {
     ring: Ring<T>,
     /// Next slot to read.
     next: u32,
-    /// Producer index as last seen.
-    produced: u32,
+    /// Where the slots end that are known to be filled: never more than the size ahead of `next`.
+    end: u32,
 }
 
 impl<T: Slot> Consumer<T> {
@@ -179,43 +228,53 @@ impl<T: Slot> Consumer<T> {
     pub(super) fn new(mapping: &Arc<Mapping>, offsets: &xdp_ring_offset, size: u32) -> Option<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let next = ring.consumer().load(Ordering::Relaxed);
-        let produced = ring.producer().load(Ordering::Acquire);
-        Some(Self { ring, next, produced })
+        Some(Self { ring, next, end: next })
     }
 
     /// Filled slots, at most `want`; looks at the producer index only if fewer are known.
     #[inline(always)]
     pub(super) fn available(&mut self, want: u32) -> u32 {
-        if self.produced.wrapping_sub(self.next) < want {
-            self.produced = self.ring.producer().load(Ordering::Acquire);
+        if self.known() < want {
+            let filled = self.ring.producer().load(Ordering::Acquire).wrapping_sub(self.next);
+            // At most the size, so that a producer index gone mad cannot make a batch endless.
+            self.end = self.next.wrapping_add(filled.min(self.ring.size));
         }
-        // At most the size, so that a producer index gone mad cannot make one batch endless.
-        self.produced.wrapping_sub(self.next).min(want).min(self.ring.size)
+        self.known().min(want)
     }
 
-    /// Reads the next of the slots that [`available`](Self::available) promised.
+    #[inline(always)]
+    fn known(&self) -> u32 {
+        self.end.wrapping_sub(self.next)
+    }
+
+    /// The next filled slots, at most `count` and at most what [`available`](Self::available) saw, in order.
+    #[inline(always)]
+    pub(super) fn peek(&self, count: u32) -> [&[T]; 2] {
+        let runs = self.ring.runs(self.next, count.min(self.known()));
+        // SAFETY: in bounds of the mapping. Filled: the producer published them (acquire load in `available`) and will
+        // not write them before the next release store of the consumer index, which takes `&mut self`. Any bits are a
+        // valid `T`.
+        runs.map(|(start, len)| unsafe { slice::from_raw_parts(start.as_ptr(), len) })
+    }
+
+    /// Pops slots that were peeked.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, count: u32) {
+        self.next = self.next.wrapping_add(count.min(self.known()));
+    }
+
+    /// Reads and pops the next slot.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<T> {
-        if self.next == self.produced {
-            return None;
-        }
-        // SAFETY: the slot is in bounds, and filled: the producer published it (acquire load in `available`) and will
-        // not write it again before `release`. Any bits are a valid `T`.
-        let value = unsafe { self.ring.slot(self.next).read() };
-        self.next = self.next.wrapping_add(1);
+        let value = *self.peek(1).into_iter().flatten().next()?;
+        self.advance(1);
         Some(value)
     }
 
-    /// Slots popped and not yet released can be read again from here.
+    /// Slots ever popped, modulo 2^32.
     #[inline(always)]
-    pub(super) fn mark(&self) -> u32 {
+    pub(super) fn count(&self) -> u32 {
         self.next
-    }
-
-    /// Goes back to a mark taken since the last release.
-    #[inline]
-    pub(super) fn rewind(&mut self, mark: u32) {
-        self.next = mark;
     }
 
     /// Gives the slots popped back to the producer.
@@ -235,7 +294,7 @@ impl<T: Slot> Consumer<T> {
 mod tests {
     use super::*;
 
-    const OFFSETS: xdp_ring_offset = xdp_ring_offset { producer: 0, consumer: 128, flags: 256, desc: 320 };
+    const OFFSETS: xdp_ring_offset = xdp_ring_offset { producer: 0, consumer: 128, flags: 196, desc: 320 };
 
     fn pair(size: u32) -> (Producer<u64>, Consumer<u64>, Arc<Mapping>) {
         let mapping = Arc::new(Mapping::anonymous(8192).unwrap());

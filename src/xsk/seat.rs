@@ -2,6 +2,7 @@
 //! dropped socket may be used again.
 
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Umem;
@@ -10,38 +11,47 @@ use super::Umem;
 /// the driver in a work queue, some tens of milliseconds later.
 const ZERO_COPY_QUARANTINE: Duration = Duration::from_secs(1);
 
-/// Largest socket id: ids take 15 bits of an [`Owner`].
-const MAX_SEATS: u16 = 0x7fff;
-
-/// Whose a chunk is: the user's, or lent through the fill (RX) or TX ring of one socket.
+/// One direction of one socket: fill and RX ring, or TX and completion ring. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner(u16);
+pub(super) struct RingId(u32);
 
-impl Owner {
-    /// The user: whoever has the frame, be it the pool.
-    pub(super) const USER: Self = Self(0);
-
-    /// As it stands in the UMEM's record.
+impl RingId {
+    /// As it stands in the ledger.
     #[inline(always)]
-    pub(super) fn bits(self) -> u16 {
+    pub(super) fn bits(self) -> u32 {
         self.0
     }
+}
 
-    /// The socket's id in what stands in the record; 0 for the user.
-    pub(super) fn seat_of(bits: u16) -> u16 {
-        bits >> 1
+/// Number of a socket in its UMEM: from 1 up, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SeatId(u32);
+
+impl SeatId {
+    /// Whether what stands in the ledger is one of the socket's rings.
+    pub(super) fn has(self, ring: u32) -> bool {
+        ring >> 1 == self.0
     }
 }
 
 /// The sockets of a UMEM: who sits where, and whose kernel registration of the memory can be shared.
 #[derive(Default)]
 pub(super) struct Seats {
-    taken: Vec<u16>,
-    /// Dropped sockets whose frames are not reclaimed yet, and from when they may be.
-    retired: Vec<(u16, Instant)>,
+    /// Seats taken so far.
+    taken: u32,
+    retired: Vec<Retired>,
     /// Bound sockets. A kernel UMEM serves zero-copy or copy-mode sockets, not both: the first of either kind registers
     /// the memory once more.
-    leaders: Vec<(u16, RawFd, bool)>,
+    leaders: Vec<(SeatId, RawFd, bool)>,
+}
+
+/// A dropped socket whose frames are not reclaimed yet.
+struct Retired {
+    id: SeatId,
+    /// Frames it had in its rings.
+    missing: usize,
+    /// When the device has let go of them.
+    ready: Instant,
 }
 
 impl Seats {
@@ -50,10 +60,11 @@ impl Seats {
         self.leaders.iter().find(|(_, _, mode)| *mode == zero_copy).map(|(_, fd, _)| *fd)
     }
 
-    /// Forgets and returns the seats of dropped sockets whose frames may be used again.
-    pub(super) fn vacate(&mut self) -> Vec<u16> {
+    /// Offers each dropped socket whose device has let go, with its number of missing frames, and forgets those for
+    /// which `reclaim` says true.
+    pub(super) fn vacate(&mut self, mut reclaim: impl FnMut(SeatId, usize) -> bool) {
         let now = Instant::now();
-        self.retired.extract_if(.., |(_, ready)| *ready <= now).map(|(id, _)| id).collect()
+        self.retired.retain(|seat| seat.ready > now || !reclaim(seat.id, seat.missing));
     }
 
     /// A socket was bound.
@@ -68,28 +79,38 @@ impl Seats {
 /// A socket's place at its UMEM. Dropped after the socket's descriptor, it opens the socket's frames to `reclaim`.
 pub(super) struct Seat {
     umem: Umem,
-    id: u16,
+    id: SeatId,
+    missing: AtomicUsize,
     quarantine: Duration,
 }
 
 impl Seat {
-    /// Takes a seat for a new socket; `None` when all are taken.
+    /// Takes a seat for a new socket; `None` after 2^31 - 1 of them.
     pub(super) fn take(umem: &Umem) -> Option<Self> {
         let mut seats = umem.seats();
-        let id = (1..=MAX_SEATS)
-            .find(|id| !seats.taken.contains(id) && seats.retired.iter().all(|(retired, _)| retired != id))?;
-        seats.taken.push(id);
-        Some(Self { umem: umem.clone(), id, quarantine: Duration::ZERO })
+        let id = seats.taken.checked_add(1).filter(|id| *id < 1 << 31)?;
+        seats.taken = id;
+        Some(Self {
+            umem: umem.clone(),
+            id: SeatId(id),
+            missing: AtomicUsize::new(0),
+            quarantine: Duration::ZERO,
+        })
     }
 
-    /// Owner of the chunks in the fill and RX rings.
-    pub(super) fn rx(&self) -> Owner {
-        Owner(self.id << 1)
+    /// The fill and RX ring.
+    pub(super) fn rx(&self) -> RingId {
+        RingId(self.id.0 << 1)
     }
 
-    /// Owner of the chunks in the TX and completion rings.
-    pub(super) fn tx(&self) -> Owner {
-        Owner(self.id << 1 | 1)
+    /// The TX and completion ring.
+    pub(super) fn tx(&self) -> RingId {
+        RingId(self.id.0 << 1 | 1)
+    }
+
+    /// The socket closes with this many frames in its rings.
+    pub(super) fn miss(&self, frames: usize) {
+        self.missing.store(frames, Ordering::Relaxed);
     }
 
     /// Nobody may share this socket's registration any more: its descriptor is about to close.
@@ -100,8 +121,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut seats = self.umem.seats();
-        seats.taken.retain(|id| *id != self.id);
-        seats.retired.push((self.id, Instant::now() + self.quarantine));
+        let ready = Instant::now() + self.quarantine;
+        self.umem.seats().retired.push(Retired { id: self.id, missing: *self.missing.get_mut(), ready });
     }
 }

@@ -2,13 +2,14 @@
 //! refill, submit and wake.
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::ring::{Consumer, Descriptor, Producer};
-use super::seat::{Owner, Seat};
+use super::seat::{RingId, Seat};
 use super::testing::Link;
-use super::{Frame, Pool, SocketConfig, Umem, XdpStatistics, XskError, bind, sys};
+use super::{Frame, Pool, SocketConfig, Umem, XdpStatistics, XskError, bind, sys, transfer};
 
 /// An AF_XDP socket with its RX, TX, fill and completion ring.
 ///
@@ -17,14 +18,12 @@ use super::{Frame, Pool, SocketConfig, Umem, XdpStatistics, XskError, bind, sys}
 pub struct Socket {
     // Field order is the order of tear-down.
     rings: Rings,
-    endpoint: Endpoint,
-    seat: Seat,
+    anchor: Arc<Anchor>,
     umem: Umem,
-    rx_owner: Owner,
-    tx_owner: Owner,
-    in_fill: usize,
-    in_tx: usize,
-    invalid: u64,
+    rx_id: RingId,
+    tx_id: RingId,
+    /// Descriptors from the RX and from the completion ring that were not believed.
+    invalid: (u32, u32),
 }
 
 /// The user's ends of the four rings.
@@ -39,6 +38,14 @@ pub(super) struct Rings {
 pub(super) enum Endpoint {
     Kernel { fd: OwnedFd, busy_poll: bool, zero_copy: bool },
     Memory(Arc<Link>),
+}
+
+/// What is left of a socket when its rings are gone. Shared with a [`StatisticsReader`] while that reads, so that the
+/// frames are not reclaimed before the descriptor has closed.
+struct Anchor {
+    // Field order is the order of tear-down.
+    endpoint: Endpoint,
+    seat: Seat,
 }
 
 /// What a wakeup came to. Whatever it is, frames in the TX ring stay there until the kernel takes them.
@@ -58,9 +65,9 @@ pub enum Wakeup {
 }
 
 impl Socket {
-    /// Binds a socket to a queue. The first socket of a UMEM registers it with the kernel, others share it, across
-    /// devices and queues, each with its own four rings. Multi-buffer and need-wakeup are always on. A queue that is
-    /// taken is retried for 0.6 s, as its previous owner may just have closed.
+    /// Binds a socket to a queue. The first socket of a UMEM registers it with the kernel, once for copy and once for
+    /// zero-copy mode, and others share that across devices and queues, each with its own four rings. Multi-buffer and
+    /// need-wakeup are always on. A queue that is taken is retried for 0.6 s, as its previous owner may just have closed.
     ///
     /// # Errors
     /// Names the interface and queue and says what to do; see [`XskError`].
@@ -69,42 +76,40 @@ impl Socket {
     }
 
     pub(super) fn assemble(umem: Umem, rings: Rings, endpoint: Endpoint, seat: Seat) -> Self {
-        let (rx_owner, tx_owner) = (seat.rx(), seat.tx());
-        Self { rings, endpoint, seat, umem, rx_owner, tx_owner, in_fill: 0, in_tx: 0, invalid: 0 }
+        let (rx_id, tx_id) = (seat.rx(), seat.tx());
+        Self { rings, anchor: Arc::new(Anchor { endpoint, seat }), umem, rx_id, tx_id, invalid: (0, 0) }
     }
 
     /// Whether the device reads and writes the UMEM itself.
     #[must_use]
     pub fn zero_copy(&self) -> bool {
-        matches!(self.endpoint, Endpoint::Kernel { zero_copy: true, .. })
+        matches!(self.anchor.endpoint, Endpoint::Kernel { zero_copy: true, .. })
     }
 
     /// The descriptor, for the XSKMAP and for poll.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.endpoint {
+        match &self.anchor.endpoint {
             Endpoint::Kernel { fd, .. } => fd.as_fd(),
             Endpoint::Memory(link) => link.as_fd(),
         }
     }
 
-    /// Moves up to `max` frames from the pool to the fill ring, for packets to come. Returns how many.
+    /// Moves up to `max` frames from the pool to the fill ring, for packets to come. Returns how many: none from the pool
+    /// of another UMEM.
     #[inline]
     pub fn refill(&mut self, pool: &mut Pool, max: usize) -> usize {
         let want = u32::try_from(pool.len().min(max)).unwrap_or(u32::MAX);
-        let count = self.rings.fill.free(want).min(want);
-        for _ in 0..count {
-            let Some(frame) = pool.pop() else { break };
-            if !self.umem.owns(&frame) {
-                // Another UMEM's pool, hence all of its frames.
-                pool.push(frame);
-                return 0;
-            }
-            let addr = self.umem.lend(frame, self.rx_owner);
-            self.rings.fill.push(addr);
+        let ring = self.rx_id;
+        if pool.tag() != self.umem.ledger().tag() {
+            return 0;
         }
+        let count = self.rings.fill.free(want).min(want);
+        for run in self.rings.fill.room(count) {
+            transfer::refill_run(&self.umem, ring, run, pool);
+        }
+        self.rings.fill.advance(count);
         self.rings.fill.publish();
-        self.in_fill += count as usize;
         count as usize
     }
 
@@ -121,41 +126,40 @@ impl Socket {
         if ready == 0 {
             ready = self.look_again(room);
         }
-        // Where the last whole packet ends, in the batch and in the ring.
-        let mut whole = (before, self.rings.rx.mark());
-        for _ in 0..ready {
-            let Some(descriptor) = self.rings.rx.pop() else { break };
-            let more = descriptor.options & libc::XDP_PKT_CONTD != 0;
-            match self.umem.take_back(descriptor.addr, descriptor.len, more, self.rx_owner) {
-                Some(frame) => batch.push(frame),
-                None => self.invalid += 1,
-            }
-            if !more {
-                whole = (batch.len(), self.rings.rx.mark());
+        let ring = self.rx_id;
+        for mut run in self.rings.rx.peek(ready) {
+            while !run.is_empty() {
+                let believed = transfer::take_back_run(&self.umem, ring, run, batch);
+                run = run.get(believed + 1..).unwrap_or_default();
             }
         }
-        if whole.0 < batch.len() && !(whole.0 == before && batch.len() == before + max) {
-            self.put_back(batch, whole);
+        let invalid = ready - u32::try_from(batch.len() - before).unwrap_or(ready);
+        if invalid != 0 || batch.last().is_some_and(Frame::more) {
+            ready -= self.cut(batch, before, room, invalid);
         }
+        self.rings.rx.advance(ready);
         self.rings.rx.release();
-        let count = batch.len() - before;
-        self.in_fill -= count;
-        count
+        batch.len() - before
     }
 
-    /// Undoes the receipt of a packet's first frames.
+    /// Leaves a packet's first frames to the ring if the others are not there, and says how many; counts what was invalid.
     #[cold]
-    fn put_back(&mut self, batch: &mut Vec<Frame>, (len, mark): (usize, u32)) {
-        for frame in batch.drain(len..) {
-            self.umem.lend(frame, self.rx_owner);
+    fn cut(&mut self, batch: &mut Vec<Frame>, before: usize, room: u32, invalid: u32) -> u32 {
+        self.invalid.0 = self.invalid.0.wrapping_add(invalid);
+        let whole = batch.iter().rposition(|frame| !frame.more()).map_or(0, |last| last + 1).max(before);
+        // A packet of more than `room` frames would wait forever. One that an invalid descriptor belongs to is in pieces
+        // anyway.
+        if invalid != 0 || (whole == before && batch.len() - before == room as usize) {
+            return 0;
         }
-        self.rings.rx.rewind(mark);
+        // They stay in the ring, and in the ledger.
+        u32::try_from(batch.drain(whole..).count()).unwrap_or_default()
     }
 
     /// An in-memory socket found its RX ring empty: lowers the doorbell, and looks once more in case it was rung since.
     #[cold]
     fn look_again(&mut self, room: u32) -> u32 {
-        match &self.endpoint {
+        match &self.anchor.endpoint {
             Endpoint::Kernel { .. } => 0,
             Endpoint::Memory(link) => {
                 link.lower_doorbell();
@@ -177,15 +181,40 @@ impl Socket {
     /// Gives the frame back when the ring is full, the frame is empty (the kernel would swallow it), or of another UMEM.
     #[inline]
     pub fn submit(&mut self, frame: Frame) -> Result<(), Frame> {
-        if frame.is_empty() || !self.umem.owns(&frame) || self.rings.tx.free(1) == 0 {
-            return Err(frame);
+        let ledger = self.umem.ledger();
+        match frame.descriptor(ledger.tag()) {
+            Some(descriptor) if self.rings.tx.push(descriptor) => {
+                ledger.lend(descriptor.addr, self.tx_id);
+                Ok(())
+            }
+            _ => Err(frame),
         }
-        let (start, len) = (frame.start() as u64, frame.len());
-        let options = if frame.more() { libc::XDP_PKT_CONTD } else { 0 };
-        let addr = self.umem.lend(frame, self.tx_owner) + start;
-        self.rings.tx.push(Descriptor { addr, len: u32::try_from(len).unwrap_or_default(), options });
-        self.in_tx += 1;
-        Ok(())
+    }
+
+    /// Puts the frames on the TX ring as far as whole packets fit, and leaves the rest in the batch; the kernel sees them
+    /// at the next [`flush`](Self::flush). Returns how many it took. Cheaper than [`submit`](Self::submit) one by one.
+    ///
+    /// It stops before a frame that `submit` would not take.
+    #[inline]
+    pub fn submit_batch(&mut self, batch: &mut Vec<Frame>) -> usize {
+        let ring = self.tx_id;
+        let mut want = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let free = self.rings.tx.free(want);
+        if free < want {
+            want = transfer::whole_packets(batch, free);
+        }
+        let mut frames = batch.as_slice();
+        for run in self.rings.tx.room(want) {
+            let lent = transfer::lend_run(&self.umem, ring, run, frames);
+            frames = frames.get(lent..).unwrap_or_default();
+            if frames.is_empty() || lent < run.len() {
+                break;
+            }
+        }
+        let count = batch.len() - frames.len();
+        self.rings.tx.advance(u32::try_from(count).unwrap_or(want));
+        drop(batch.drain(..count));
+        count
     }
 
     /// Lets the kernel see the frames submitted. It transmits at the next wakeup.
@@ -201,18 +230,15 @@ impl Socket {
         if ready == 0 {
             return 0;
         }
-        let mut count = 0;
-        while let Some(addr) = self.rings.completion.pop() {
-            match self.umem.take_back(addr, 0, false, self.tx_owner) {
-                Some(frame) => {
-                    pool.push(frame);
-                    count += 1;
-                }
-                None => self.invalid += 1,
-            }
+        let ring = self.tx_id;
+        let before = pool.len();
+        for run in self.rings.completion.peek(ready) {
+            transfer::complete_run(&self.umem, ring, run, pool);
         }
+        let count = pool.len() - before;
+        self.invalid.1 = self.invalid.1.wrapping_add(ready - u32::try_from(count).unwrap_or(ready));
+        self.rings.completion.advance(ready);
         self.rings.completion.release();
-        self.in_tx -= count;
         count
     }
 
@@ -221,7 +247,7 @@ impl Socket {
     #[inline]
     pub fn wakeup_tx(&mut self) -> Wakeup {
         let asked = self.rings.tx.needs_wakeup();
-        outcome(match &self.endpoint {
+        outcome(match &self.anchor.endpoint {
             // A busy-polled queue moves by our system calls alone.
             Endpoint::Kernel { fd, busy_poll: true, .. } => sys::kick_tx(fd.as_fd()),
             Endpoint::Kernel { fd, zero_copy, .. } => {
@@ -250,7 +276,7 @@ impl Socket {
     #[inline]
     pub fn wakeup_rx(&mut self) -> Wakeup {
         let asked = self.rings.fill.needs_wakeup();
-        outcome(match &self.endpoint {
+        outcome(match &self.anchor.endpoint {
             Endpoint::Kernel { fd, busy_poll, .. } if asked || *busy_poll => sys::kick_rx(fd.as_fd()),
             Endpoint::Memory(link) if asked => link.kick_rx(),
             _ => return Wakeup::NotNeeded,
@@ -261,31 +287,23 @@ impl Socket {
     #[inline]
     #[must_use]
     pub fn outstanding_tx(&self) -> usize {
-        self.in_tx
+        let came_back = self.rings.completion.count().wrapping_sub(self.invalid.1);
+        self.rings.tx.count().wrapping_sub(came_back) as usize
     }
 
     /// Frames given to the fill ring and not yet received, so those in the RX ring too.
     #[inline]
     #[must_use]
     pub fn in_fill_ring(&self) -> usize {
-        self.in_fill
+        let came_back = self.rings.rx.count().wrapping_sub(self.invalid.0);
+        self.rings.fill.count().wrapping_sub(came_back) as usize
     }
 
     /// Descriptors from the kernel that were not believed. Their frames, if any, stay in the two sums above, and come
     /// back by [`Umem::reclaim`] when the socket is dropped.
     #[must_use]
     pub fn invalid_descriptors(&self) -> u64 {
-        self.invalid
-    }
-
-    /// A reader of this socket's kernel counters for another thread.
-    ///
-    /// # Errors
-    /// [`XskError::Query`] when the process may open no more files.
-    pub fn statistics_reader(&self) -> Result<StatisticsReader, XskError> {
-        let fd = self.as_fd().try_clone_to_owned();
-        let failed = |source| XskError::Query { what: "a second descriptor".to_owned(), source };
-        fd.map(StatisticsReader).map_err(failed)
+        u64::from(self.invalid.0) + u64::from(self.invalid.1)
     }
 
     /// Kernel counters of this socket.
@@ -293,6 +311,18 @@ impl Socket {
     /// # Errors
     /// [`XskError::Query`] when the kernel does not answer.
     pub fn statistics(&self) -> Result<XdpStatistics, XskError> {
+        self.anchor.statistics()
+    }
+
+    /// A reader of this socket's kernel counters for another thread. It does not keep the socket open.
+    #[must_use]
+    pub fn statistics_reader(&self) -> StatisticsReader {
+        StatisticsReader(Arc::downgrade(&self.anchor))
+    }
+}
+
+impl Anchor {
+    fn statistics(&self) -> Result<XdpStatistics, XskError> {
         match &self.endpoint {
             Endpoint::Kernel { fd, .. } => sys::statistics(fd.as_fd())
                 .map_err(|source| XskError::Query { what: "XDP_STATISTICS".to_owned(), source }),
@@ -301,25 +331,29 @@ impl Socket {
     }
 }
 
-/// Reads a socket's kernel counters from another thread. Keeps the socket open: drop it before the socket.
-#[derive(Debug)]
-pub struct StatisticsReader(OwnedFd);
+/// Reads a socket's kernel counters from another thread, as long as there is the socket.
+#[derive(Clone, Debug)]
+pub struct StatisticsReader(Weak<Anchor>);
 
 impl StatisticsReader {
     /// Kernel counters of the socket.
     ///
     /// # Errors
-    /// [`XskError::Query`] when the kernel does not answer.
+    /// [`XskError::Query`] when the socket has been dropped or the kernel does not answer.
     pub fn read(&self) -> Result<XdpStatistics, XskError> {
-        sys::statistics(self.0.as_fd())
-            .map_err(|source| XskError::Query { what: "XDP_STATISTICS".to_owned(), source })
+        let gone = || XskError::Query {
+            what: "XDP_STATISTICS of a closed socket".to_owned(),
+            source: io::ErrorKind::NotConnected.into(),
+        };
+        self.0.upgrade().ok_or_else(gone)?.statistics()
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.seat.step_down();
-        if let Endpoint::Memory(link) = &self.endpoint {
+        self.anchor.seat.step_down();
+        self.anchor.seat.miss(self.in_fill_ring() + self.outstanding_tx());
+        if let Endpoint::Memory(link) = &self.anchor.endpoint {
             link.close();
         }
     }
@@ -330,8 +364,8 @@ impl fmt::Debug for Socket {
         f.debug_struct("Socket")
             .field("fd", &self.as_fd())
             .field("zero_copy", &self.zero_copy())
-            .field("in_fill", &self.in_fill)
-            .field("in_tx", &self.in_tx)
+            .field("in_fill", &self.in_fill_ring())
+            .field("in_tx", &self.outstanding_tx())
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,18 @@
-//! The memory that packets live in, and the record of who owns each chunk.
+//! The memory that packets live in, and the ledger of which ring each chunk was last lent to.
 //!
-//! A chunk is either the user's (then at most one [`Frame`] exists for it) or lent to one ring direction of one socket.
-//! The record makes that hold whatever descriptors come back: one that names a chunk which was not lent is refused.
+//! A chunk is either the user's, and then at most one [`Frame`] exists for it, or lent to the kernel through a ring, and
+//! then none does. That rests on one promise of the kernel: what is lent comes back once. Descriptors that break it in
+//! another way (outside the UMEM, beyond a chunk, never lent there) are refused with the ledger's help, which also knows
+//! what a closed socket took with it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::frame::Tag;
 use super::mmap::{HUGE_PAGE, Mapping};
-use super::seat::{Owner, Seats};
+use super::ring::Descriptor;
+use super::seat::{RingId, Seats};
 use super::{Frame, KERNEL_HEADROOM, Pool, XskError};
 
 /// Whether the UMEM lies on 2 MiB huge pages.
@@ -43,15 +47,13 @@ pub struct UmemConfig {
 pub struct Umem(Arc<Shared>);
 
 struct Shared {
-    id: u32,
+    tag: Tag,
     memory: Mapping,
-    chunk_size: u16,
-    shift: u32,
     headroom: u32,
     huge: bool,
-    /// One [`Owner`] a chunk. A slot is written by the holder of the frame or, while lent, by the socket it is lent to;
-    /// relaxed order is enough, as frames change hands by moves and rings, which order memory themselves.
-    owners: Box<[AtomicU16]>,
+    /// For each chunk the ring it was last lent to. Relaxed order is enough: whoever writes has the chunk's frame, and
+    /// frames change hands by moves and rings, which order memory themselves.
+    lent: Box<[AtomicU32]>,
     seats: Mutex<Seats>,
 }
 
@@ -63,67 +65,76 @@ impl Umem {
     /// A shape that the kernel would refuse, or no memory; see [`XskError`].
     pub fn new(cfg: UmemConfig) -> Result<(Self, Pool), XskError> {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-        let chunk_size: u16 = match cfg.chunk_size {
-            2048 => 2048,
-            4096 => 4096,
-            other => return Err(XskError::ChunkSize(other)),
-        };
+        if cfg.chunk_size != 2048 && cfg.chunk_size != 4096 {
+            return Err(XskError::ChunkSize(cfg.chunk_size));
+        }
         if cfg.chunks == 0 || cfg.chunks > 1 << 24 {
             return Err(XskError::ChunkCount(cfg.chunks));
         }
         if cfg.headroom >= cfg.chunk_size - KERNEL_HEADROOM {
             return Err(XskError::Headroom { headroom: cfg.headroom, chunk_size: cfg.chunk_size });
         }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let tag = Tag::new(id, cfg.chunk_size).ok_or(XskError::TooManyUmems)?;
         let (memory, huge) = allocate(cfg.chunks as usize * cfg.chunk_size as usize, cfg.huge_pages)?;
+        let lent = (0..cfg.chunks).map(|_| AtomicU32::default()).collect();
         let umem = Self(Arc::new(Shared {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            tag,
             memory,
-            chunk_size,
-            shift: cfg.chunk_size.trailing_zeros(),
             headroom: cfg.headroom,
             huge,
-            owners: (0..cfg.chunks).map(|_| AtomicU16::new(Owner::USER.bits())).collect(),
+            lent,
             seats: Mutex::default(),
         }));
-        let pool = Pool::full(umem.0.id, cfg.chunks, chunk_size, umem.default_start());
+        let pool = Pool::full(tag, cfg.chunks, umem.default_start() as u64);
         Ok((umem, pool))
     }
 
     /// The frame's whole chunk: headroom, packet, tailroom. Empty for a frame of another UMEM.
     #[inline]
     pub fn chunk_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
-        if frame.umem() != self.0.id {
+        if !frame.is_of(self.0.tag) {
             return &mut [];
         }
+        let chunk = self.ptr(frame).wrapping_sub(frame.start());
         // SAFETY: the frame is of this UMEM, so its chunk lies in the mapping, which `self` keeps for 'a. The frame is
         // the only one for its chunk, the kernel does not own the chunk while the frame exists, and it is borrowed
         // mutably for 'a, so nothing else reads or writes these bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.chunk_ptr(frame), usize::from(self.0.chunk_size)) }
+        unsafe { std::slice::from_raw_parts_mut(chunk, self.chunk_size()) }
     }
 
     /// The frame's packet bytes. Empty for a frame of another UMEM.
     #[inline]
     pub fn data<'a>(&'a self, frame: &'a Frame) -> &'a [u8] {
-        if frame.umem() != self.0.id {
+        if !frame.is_of(self.0.tag) {
             return &[];
         }
-        // SAFETY: as in `chunk_mut`, with the frame borrowed shared, which excludes `chunk_mut` for 'a; `start + len`
-        // is at most the chunk size by the frame's invariant.
-        unsafe { std::slice::from_raw_parts(self.chunk_ptr(frame).add(frame.start()), frame.len()) }
+        // SAFETY: as in `chunk_mut`, with the frame borrowed shared, which excludes `chunk_mut` for 'a. The packet does
+        // not reach beyond the chunk, by the frame's invariant.
+        unsafe { std::slice::from_raw_parts(self.ptr(frame), frame.len()) }
     }
 
     /// The frame's packet bytes, to be changed. Empty for a frame of another UMEM.
     #[inline]
     pub fn data_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8] {
-        let range = frame.start()..frame.start() + frame.len();
-        self.chunk_mut(frame).get_mut(range).unwrap_or_default()
+        if !frame.is_of(self.0.tag) {
+            return &mut [];
+        }
+        // SAFETY: as in `chunk_mut` and `data`.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr(frame), frame.len()) }
     }
 
+    /// Has the CPU fetch the packet's first cache line.
     #[inline]
-    fn chunk_ptr(&self, frame: &Frame) -> *mut u8 {
-        // Cannot wrap: `new` computed the same product for the number of chunks.
-        let offset = (frame.chunk() as usize) << self.0.shift;
-        self.0.memory.base().as_ptr().wrapping_add(offset)
+    pub fn prefetch(&self, frame: &Frame) {
+        super::prefetch(self.data(frame));
+    }
+
+    /// Of the packet's first byte.
+    #[inline(always)]
+    fn ptr(&self, frame: &Frame) -> *mut u8 {
+        // Addresses are below the mapping's length, a usize.
+        self.0.memory.base().as_ptr().wrapping_add(usize::try_from(frame.addr()).unwrap_or_default())
     }
 
     /// Whether the memory lies on huge pages.
@@ -136,13 +147,13 @@ impl Umem {
     #[inline]
     #[must_use]
     pub fn chunk_size(&self) -> usize {
-        usize::from(self.0.chunk_size)
+        self.0.tag.chunk_size() as usize
     }
 
     /// Number of chunks, which is the number of frames.
     #[must_use]
     pub fn chunks(&self) -> usize {
-        self.0.owners.len()
+        self.0.lent.len()
     }
 
     /// Where the packet begins in a frame we originate: where the kernel puts received ones, so that both have the same
@@ -153,76 +164,54 @@ impl Umem {
         (KERNEL_HEADROOM + self.0.headroom) as usize
     }
 
-    /// Takes back into the pool the frames that were in the rings of sockets which have been dropped, and says how
-    /// many. Those of zero-copy sockets come back a second after the drop, as the device may still write into them.
+    /// Takes back into the pool the frames that were in the rings of sockets which have been dropped, and says how many.
+    ///
+    /// All of a socket's at once, and only while the caller holds no frame that was received from it, as the ledger
+    /// cannot tell those apart; those of a zero-copy socket a second after the drop at the earliest, as the device may
+    /// still write into them. So call it now and then until the sum of the frames is whole.
     pub fn reclaim(&self, pool: &mut Pool) -> usize {
-        if pool.umem() != self.0.id {
+        if pool.tag() != self.0.tag {
             return 0;
         }
         let before = pool.len();
-        let vacated = self.seats().vacate();
-        if vacated.is_empty() {
-            return 0;
-        }
-        for (chunk, slot) in (0..).zip(self.0.owners.iter()) {
-            let owner = slot.load(Ordering::Relaxed);
-            if owner != Owner::USER.bits() && vacated.contains(&Owner::seat_of(owner)) {
-                slot.store(Owner::USER.bits(), Ordering::Relaxed);
-                pool.push(self.frame(chunk, 0, 0, false));
+        let mut free: Vec<bool> = Vec::new();
+        self.seats().vacate(|seat, missing| {
+            // Frames go to the pool as chunks, whoever had them; a chunk that is there is not missing.
+            free.clear();
+            free.resize(self.chunks(), false);
+            for chunk in pool.peek(usize::MAX) {
+                free.get_mut(self.index(chunk)).into_iter().for_each(|free| *free = true);
             }
-        }
+            let lent_there =
+                |(slot, free): &(&AtomicU32, &bool)| !**free && seat.has(slot.load(Ordering::Relaxed));
+            if self.0.lent.iter().zip(&free).filter(lent_there).count() != missing {
+                return false;
+            }
+            for (chunk, pair) in (0_u64..).zip(self.0.lent.iter().zip(&free)) {
+                if lent_there(&pair) {
+                    pool.push(Frame::empty(self.0.tag, chunk << self.0.tag.shift()));
+                }
+            }
+            true
+        });
         pool.len() - before
+    }
+
+    fn index(&self, addr: u64) -> usize {
+        usize::try_from(addr >> self.0.tag.shift()).unwrap_or(usize::MAX)
     }
 
     // What follows is for sockets and the in-memory kernel.
 
-    /// Makes the token for a chunk that [`take_back`](Self::take_back) or `reclaim` just made the user's.
+    /// Which ring has which chunk.
     #[inline(always)]
-    fn frame(&self, chunk: u32, start: usize, len: usize, more: bool) -> Frame {
-        Frame::new(self.0.id, chunk, self.0.chunk_size, start, len, more)
-    }
-
-    /// Whether the frame is of this UMEM.
-    #[inline(always)]
-    pub(super) fn owns(&self, frame: &Frame) -> bool {
-        frame.umem() == self.0.id
-    }
-
-    /// Spends the frame: its chunk is `to`'s until it is taken back. Returns the chunk's address in the UMEM.
-    #[inline(always)]
-    pub(super) fn lend(&self, frame: Frame, to: Owner) -> u64 {
-        if let Some(slot) = self.0.owners.get(frame.chunk() as usize) {
-            slot.store(to.bits(), Ordering::Relaxed);
-        }
-        u64::from(frame.chunk()) << self.0.shift
-    }
-
-    /// The frame for the descriptor that came back from a ring, or `None` if it does not lie in one chunk or its chunk
-    /// was not lent `from` there.
-    #[inline(always)]
-    pub(super) fn take_back(&self, addr: u64, len: u32, more: bool, from: Owner) -> Option<Frame> {
-        let size = u64::from(self.0.chunk_size);
-        let start = addr & (size - 1);
-        let chunk = u32::try_from(addr >> self.0.shift).ok()?;
-        let slot = self.0.owners.get(chunk as usize)?;
-        if slot.load(Ordering::Relaxed) != from.bits() || start + u64::from(len) > size {
-            return None;
-        }
-        slot.store(Owner::USER.bits(), Ordering::Relaxed);
-        Some(self.frame(chunk, usize::try_from(start).ok()?, len as usize, more))
-    }
-
-    /// For the in-memory kernel: a frame for a chunk that is lent to it. The caller must be the only one that plays
-    /// the kernel for `owner`, and drop the frame before the chunk goes back.
-    pub(super) fn lent_frame(&self, addr: u64, len: u32, owner: Owner) -> Option<Frame> {
-        let frame = self.take_back(addr, len, false, owner)?;
-        self.0.owners.get(frame.chunk() as usize)?.store(owner.bits(), Ordering::Relaxed);
-        Some(frame)
+    pub(super) fn ledger(&self) -> Ledger<'_> {
+        Ledger { lent: &self.0.lent, tag: self.0.tag, shift: self.0.tag.shift() }
     }
 
     /// Address and length to register with the kernel.
     pub(super) fn region(&self) -> (u64, u64) {
-        let len = (self.chunks() as u64) << self.0.shift;
+        let len = (self.chunks() as u64) << self.0.tag.shift();
         (self.0.memory.base().as_ptr().expose_provenance() as u64, len)
     }
 
@@ -236,12 +225,61 @@ impl Umem {
     }
 }
 
+/// Which ring each chunk was last lent to. Held by value in a loop, so that its parts stay in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Ledger<'a> {
+    lent: &'a [AtomicU32],
+    tag: Tag,
+    shift: u32,
+}
+
+impl<'a> Ledger<'a> {
+    /// UMEM whose chunks it records.
+    #[inline(always)]
+    pub(super) fn tag(self) -> Tag {
+        self.tag
+    }
+
+    /// Notes that the chunk at `addr` goes to a ring; false if there is no such chunk. The caller must let go of its
+    /// frame.
+    #[inline(always)]
+    pub(super) fn lend(self, addr: u64, to: RingId) -> bool {
+        let Some(slot) = self.slot(addr) else { return false };
+        slot.store(to.bits(), Ordering::Relaxed);
+        true
+    }
+
+    /// The frame for a descriptor that came back from a ring, or `None` if that does not lie in one chunk, or the chunk
+    /// was not lent there. The caller must have found the descriptor in the kernel's ring, once.
+    #[inline(always)]
+    pub(super) fn take_back(self, descriptor: &Descriptor, from: RingId) -> Option<Frame> {
+        if self.slot(descriptor.addr)?.load(Ordering::Relaxed) != from.bits() {
+            return None;
+        }
+        Frame::from_descriptor(self.tag, descriptor)
+    }
+
+    /// As [`take_back`](Self::take_back), for the address of a packet that is done with.
+    #[inline(always)]
+    pub(super) fn take_back_chunk(self, addr: u64, from: RingId) -> Option<Frame> {
+        if self.slot(addr)?.load(Ordering::Relaxed) != from.bits() {
+            return None;
+        }
+        Some(Frame::empty(self.tag, addr))
+    }
+
+    #[inline(always)]
+    fn slot(self, addr: u64) -> Option<&'a AtomicU32> {
+        self.lent.get(usize::try_from(addr >> self.shift).ok()?)
+    }
+}
+
 impl fmt::Debug for Umem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Umem")
-            .field("id", &self.0.id)
+            .field("tag", &self.0.tag)
             .field("chunks", &self.chunks())
-            .field("chunk_size", &self.0.chunk_size)
+            .field("chunk_size", &self.chunk_size())
             .field("huge", &self.0.huge)
             .finish_non_exhaustive()
     }
@@ -272,6 +310,16 @@ mod tests {
 
     fn umem(chunks: u32) -> (Umem, Pool) {
         Umem::new(UmemConfig { chunk_size: 2048, chunks, headroom: 64, huge_pages: HugePages::Off }).unwrap()
+    }
+
+    fn lend(umem: &Umem, pool: &mut Pool, ring: RingId) -> u64 {
+        let frame = pool.pop().unwrap();
+        umem.ledger().lend(frame.addr(), ring);
+        frame.addr() - umem.default_start() as u64
+    }
+
+    fn take_back(umem: &Umem, addr: u64, len: u32, ring: RingId) -> Option<Frame> {
+        umem.ledger().take_back(&Descriptor::new(addr, len, libc::XDP_PKT_CONTD), ring)
     }
 
     #[test]
@@ -306,40 +354,54 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_lent_comes_back_and_only_once() {
+    fn only_what_was_lent_to_a_ring_comes_back_from_it() {
         let (umem, mut pool) = umem(4);
         let seat = Seat::take(&umem).unwrap();
-        let addr = umem.lend(pool.pop().unwrap(), seat.rx());
-        assert!(umem.take_back(addr, 100, false, seat.tx()).is_none(), "lent to the other ring");
-        assert!(umem.take_back(addr + 2048, 100, false, seat.rx()).is_none(), "never lent");
-        assert!(umem.take_back(addr + 2000, 49, false, seat.rx()).is_none(), "crosses the chunk's end");
-        assert!(umem.take_back(4 * 2048, 1, false, seat.rx()).is_none(), "outside");
-        assert!(umem.take_back(u64::MAX, u32::MAX, false, seat.rx()).is_none(), "far outside");
-        let frame = umem.take_back(addr + 2000, 48, true, seat.rx()).unwrap();
+        let addr = lend(&umem, &mut pool, seat.rx());
+        assert!(take_back(&umem, addr, 100, seat.tx()).is_none(), "lent to the other ring");
+        assert!(take_back(&umem, addr + 2048, 100, seat.rx()).is_none(), "never lent");
+        assert!(take_back(&umem, addr + 2000, 49, seat.rx()).is_none(), "crosses the chunk's end");
+        assert!(take_back(&umem, 4 * 2048, 1, seat.rx()).is_none(), "outside");
+        assert!(take_back(&umem, u64::MAX, u32::MAX, seat.rx()).is_none(), "far outside");
+        let frame = take_back(&umem, addr + 2000, 48, seat.rx()).unwrap();
         assert_eq!((frame.start(), frame.len(), frame.more()), (2000, 48, true));
-        assert!(umem.take_back(addr, 1, false, seat.rx()).is_none(), "twice");
     }
 
     #[test]
-    fn frames_of_a_dropped_socket_are_reclaimed_and_its_seat_reused() {
-        let (umem, mut pool) = umem(4);
-        let (first, mut second) = (Seat::take(&umem).unwrap(), Seat::take(&umem).unwrap());
-        let lost = [first.rx(), first.tx(), second.rx()].map(|owner| umem.lend(pool.pop().unwrap(), owner));
+    fn frames_of_a_dropped_socket_are_reclaimed_when_none_is_held() {
+        let (umem, mut pool) = umem(6);
+        let (first, second) = (Seat::take(&umem).unwrap(), Seat::take(&umem).unwrap());
+        let rings = [first.rx(), first.rx(), first.rx(), first.tx(), second.rx()];
+        let lent = rings.map(|ring| lend(&umem, &mut pool, ring));
+        let received = take_back(&umem, lent[0], 60, first.rx()).unwrap();
+        let forwarded = take_back(&umem, lent[1], 60, first.rx()).unwrap();
         assert_eq!(umem.reclaim(&mut pool), 0, "both sockets live");
-        let old = first.rx();
+        first.miss(2);
+        let ring = first.rx();
         drop(first);
-        assert_ne!(Seat::take(&umem).unwrap().rx(), old, "not before its frames are back");
-        assert_eq!(umem.reclaim(&mut pool), 2);
-        assert!(umem.take_back(lost[0], 1, false, old).is_none());
-        assert_eq!(Seat::take(&umem).unwrap().rx(), old);
+        assert_eq!(umem.reclaim(&mut pool), 0, "which of the four are missing?");
+        pool.push(received);
+        assert_eq!(umem.reclaim(&mut pool), 0, "or of the three?");
+        umem.ledger().lend(forwarded.addr(), second.tx());
+        assert_eq!((umem.reclaim(&mut pool), pool.len()), (2, 4));
+        assert_ne!(Seat::take(&umem).unwrap().rx(), ring, "the seat is not used again");
+    }
 
-        umem.seats().lead(&mut second, 0, true);
-        let leader = |zero_copy| umem.seats().leader(zero_copy);
-        assert_eq!((leader(true), leader(false)), (Some(0), None));
-        second.step_down();
+    #[test]
+    fn frames_of_a_zero_copy_socket_wait_for_the_device() {
+        let (umem, mut pool) = umem(2);
+        let mut seat = Seat::take(&umem).unwrap();
+        umem.seats().lead(&mut seat, 0, true);
+        assert_eq!(umem.seats().leader(true), Some(0));
+        assert_eq!(umem.seats().leader(false), None);
+        seat.step_down();
         assert_eq!(umem.seats().leader(true), None);
-        drop(second);
-        assert_eq!(umem.reclaim(&mut pool), 0, "a zero-copy device may still write");
+        lend(&umem, &mut pool, seat.rx());
+        seat.miss(1);
+        drop(seat);
+        assert_eq!(umem.reclaim(&mut pool), 0);
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        assert_eq!(umem.reclaim(&mut pool), 1);
     }
 
     #[test]
