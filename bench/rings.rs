@@ -6,10 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flowrail::xsk::testing::{Peer, pair};
-use flowrail::xsk::{Frame, HugePages, Pool, Socket, Umem, UmemConfig};
+use flowrail::xsk::{HugePages, Pool, Socket, Umem, UmemConfig};
 
 const BATCH: usize = 64;
 /// Frames of one timed stretch: enough that the clock hardly counts, and few enough for the first-level cache.
@@ -36,13 +35,27 @@ impl Rig {
         self.peer.recirculate(STRETCH, 64);
     }
 
-    /// RX ring to TX ring.
+    /// RX ring to TX ring, a batch at a time.
     fn forward(&mut self) {
-        let mut batch = ArrayVec::<Frame, BATCH>::new();
+        let mut batch = Vec::with_capacity(BATCH);
         let mut sent = 0;
         for _ in 0..STRETCH / BATCH {
-            self.socket.receive(&mut batch);
+            self.socket.receive(&mut batch, BATCH);
             sent += self.socket.submit_batch(&mut batch);
+            self.socket.flush();
+        }
+        assert_eq!(sent, STRETCH);
+    }
+
+    /// RX ring to TX ring, frame by frame, as a worker does whose packets leave by different ports.
+    fn forward_singly(&mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut sent = 0;
+        for _ in 0..STRETCH / BATCH {
+            self.socket.receive(&mut batch, BATCH);
+            for frame in batch.drain(..) {
+                sent += usize::from(self.socket.submit(frame).is_ok());
+            }
             self.socket.flush();
         }
         assert_eq!(sent, STRETCH);
@@ -59,28 +72,31 @@ impl Rig {
 }
 
 /// Time spent in the two halves of a frame's round, without the clock's own.
-fn time(rounds: u64) -> (Duration, Duration) {
+fn time(rounds: u64, forward: fn(&mut Rig)) -> (Duration, Duration) {
     let mut rig = Rig::new();
     let clock = (0..1000).map(|_| Instant::now().elapsed()).min().unwrap();
-    let (mut forward, mut recycle) = (Duration::ZERO, Duration::ZERO);
+    let (mut there, mut back) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..rounds {
         rig.device();
         let start = Instant::now();
-        rig.forward();
-        forward += start.elapsed().saturating_sub(clock);
+        forward(&mut rig);
+        there += start.elapsed().saturating_sub(clock);
         rig.device();
         let start = Instant::now();
         rig.recycle();
-        recycle += start.elapsed().saturating_sub(clock);
+        back += start.elapsed().saturating_sub(clock);
     }
-    (forward, recycle)
+    (there, back)
 }
 
 fn rings(c: &mut Criterion) {
     let mut group = c.benchmark_group("rings");
     group.throughput(Throughput::Elements(STRETCH as u64));
-    group.bench_function("rx+tx", |b| b.iter_custom(|rounds| time(rounds).0));
-    group.bench_function("completion+fill", |b| b.iter_custom(|rounds| time(rounds).1));
+    group.bench_function("rx+tx", |b| b.iter_custom(|rounds| time(rounds, Rig::forward).0));
+    group.bench_function("rx+tx, frame by frame", |b| {
+        b.iter_custom(|rounds| time(rounds, Rig::forward_singly).0)
+    });
+    group.bench_function("completion+fill", |b| b.iter_custom(|rounds| time(rounds, Rig::forward).1));
     group.finish();
 }
 
