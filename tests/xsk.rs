@@ -19,7 +19,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use aya::Ebpf;
 use aya::maps::XskMap;
 use aya::programs::Xdp;
@@ -285,12 +284,12 @@ impl Ours {
     }
 
     fn forward(&mut self, from: usize, to: usize) {
-        let mut batch = ArrayVec::<Frame, 64>::new();
+        let mut batch = Vec::new();
         self.ports[to].complete(&mut self.pool);
         let room = 512 - self.ports[from].in_fill_ring();
         self.ports[from].refill(&mut self.pool, room);
         let _ = self.ports[from].wakeup_rx();
-        self.ports[from].receive(&mut batch);
+        self.ports[from].receive(&mut batch, 64);
         assert!(self.ports[to].tx_free(batch.len()) >= batch.len());
         for frame in batch {
             self.chains += usize::from(frame.more());
@@ -480,9 +479,9 @@ fn a_busy_polled_socket_polls_in_its_wakeups() {
     socket.refill(&mut pool, 64);
     let sent = &frames(1, |_| 60)[0];
     Wire::open("gen").send(sent);
-    let mut batch = ArrayVec::<Frame, 1>::new();
+    let mut batch = Vec::new();
     let end = Instant::now() + PATIENCE;
-    while socket.receive(&mut batch) == 0 {
+    while socket.receive(&mut batch, 64) == 0 {
         assert_eq!(socket.wakeup_rx(), Wakeup::Done);
         assert!(Instant::now() < end, "nothing came");
     }
@@ -607,8 +606,8 @@ fn statistics_count_what_the_kernel_drops() {
     assert!(!wait_readable([socket.as_fd()], Duration::from_millis(5)), "nothing has come");
     wire.send(&frames(1, |_| 60)[0]);
     assert!(wait_readable([socket.as_fd()], PATIENCE));
-    let mut batch = ArrayVec::<Frame, 8>::new();
-    assert_eq!(socket.receive(&mut batch), 1);
+    let mut batch = Vec::new();
+    assert_eq!(socket.receive(&mut batch, 64), 1);
     assert_eq!((batch[0].start(), batch[0].len()), (umem.default_start(), 60));
     batch.into_iter().for_each(|frame| pool.push(frame));
 }
@@ -695,8 +694,8 @@ fn every_queue_of_a_device_has_its_socket() {
         while got.len() < sent.len() {
             assert!(Instant::now() < end, "queue {queue}: {} of {}", got.len(), sent.len());
             let _ = senders[queue].wakeup_tx();
-            let mut batch = ArrayVec::<Frame, 64>::new();
-            receivers[queue].receive(&mut batch);
+            let mut batch = Vec::new();
+            receivers[queue].receive(&mut batch, 64);
             for frame in batch {
                 got.push(umem.data(&frame).to_vec());
                 pool.push(frame);
