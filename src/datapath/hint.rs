@@ -1,5 +1,5 @@
-//! Which memory a packet's look-ups will touch, told some packets ahead so that the caller can have it fetched. Worth it
-//! only with tables larger than the cache ([`Snapshot::large`]): it parses part of the packet twice.
+//! Which memory a packet's look-ups will touch, told ahead so that the caller can have it fetched. Worth it only with
+//! tables larger than the cache ([`Snapshot::large`]): it parses part of the packet twice.
 
 use crate::ids::PortId;
 use crate::tables::fdb::Dest;

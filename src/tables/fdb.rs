@@ -56,7 +56,11 @@ impl Bucket {
 
     #[inline]
     fn find(&self, mac: Mac) -> Option<Dest> {
-        let found = self.entries().iter().find(|entry| entry.first_chunk::<6>() == Some(&mac.0))?;
+        let wanted = mac.to_u64();
+        let found = self.entries().iter().find(|entry| {
+            let [a, b, c, d, e, f, ..] = **entry;
+            u64::from_be_bytes([0, 0, a, b, c, d, e, f]) == wanted
+        })?;
         Dest::decode(u32::from_le_bytes(*found.last_chunk()?))
     }
 

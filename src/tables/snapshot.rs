@@ -96,15 +96,47 @@ pub struct Snapshot {
     ports: Arc<[Port]>,
     networks: Vec<Arc<Network>>,
     by_vni: HashMap<Vni, NetworkId, foldhash::fast::RandomState>,
-    encap_v4: HashSet<u32, foldhash::fast::RandomState>,
-    encap_v6: HashSet<u128, foldhash::fast::RandomState>,
+    encap_v4: Few<u32>,
+    encap_v6: Few<u128>,
+}
+
+/// A set that is asked for every packet: a host has few encap IPs, and comparing with all of them is faster than hashing.
+#[derive(Clone, Debug)]
+struct Few<T> {
+    list: Vec<T>,
+    /// Used instead of a longer list.
+    many: HashSet<T, foldhash::fast::RandomState>,
+}
+
+/// Members from which on hashing is faster.
+const FEW: usize = 16;
+
+impl<T: Copy + Eq + std::hash::Hash> Few<T> {
+    fn new(members: impl Iterator<Item = T>) -> Self {
+        let mut list: Vec<T> = members.collect();
+        let many = if list.len() > FEW { list.drain(..).collect() } else { HashSet::default() };
+        Self { list, many }
+    }
+
+    #[inline]
+    fn contains(&self, member: T) -> bool {
+        self.list.contains(&member) || (!self.many.is_empty() && self.many.contains(&member))
+    }
 }
 
 impl Snapshot {
     /// A snapshot of generation 0. Ports are in the order of their ids.
     #[must_use]
     pub fn new(settings: Settings, ports: Vec<Port>, encap_ips: &[IpAddr], vteps: VtepTable) -> Self {
-        let mut snapshot = Self {
+        let v4 = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => Some(ip.to_bits()),
+            IpAddr::V6(_) => None,
+        };
+        let v6 = |ip: &IpAddr| match ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => Some(ip.to_bits()),
+        };
+        Self {
             generation: 0,
             settings,
             vteps: Arc::new(vteps),
@@ -112,16 +144,9 @@ impl Snapshot {
             ports: ports.into(),
             networks: Vec::new(),
             by_vni: HashMap::default(),
-            encap_v4: HashSet::default(),
-            encap_v6: HashSet::default(),
-        };
-        for ip in encap_ips {
-            match ip {
-                IpAddr::V4(ip) => snapshot.encap_v4.insert(ip.to_bits()),
-                IpAddr::V6(ip) => snapshot.encap_v6.insert(ip.to_bits()),
-            };
+            encap_v4: Few::new(encap_ips.iter().filter_map(v4)),
+            encap_v6: Few::new(encap_ips.iter().filter_map(v6)),
         }
-        snapshot
     }
 
     /// Adds a network; ids are given in order from 0.
@@ -158,13 +183,13 @@ impl Snapshot {
     #[inline]
     #[must_use]
     pub fn is_encap_v4(&self, addr: [u8; 4]) -> bool {
-        self.encap_v4.contains(&u32::from_be_bytes(addr))
+        self.encap_v4.contains(u32::from_be_bytes(addr))
     }
 
     /// Whether an outer IPv6 destination is ours.
     #[inline]
     #[must_use]
     pub fn is_encap_v6(&self, addr: [u8; 16]) -> bool {
-        self.encap_v6.contains(&u128::from_be_bytes(addr))
+        self.encap_v6.contains(u128::from_be_bytes(addr))
     }
 }

@@ -21,8 +21,6 @@ use crate::xsk::{Frame, Pool, Umem, prefetch};
 
 /// How many packets ahead the headers are fetched.
 const PREFETCH_AHEAD: usize = 4;
-/// With large tables: how many packets ahead headers, FDB lines and VTEP rows are fetched, each from what came before.
-const LARGE_AHEAD: [usize; 3] = [12, 8, 4];
 
 /// Where a worker sends packets of an output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,19 +74,17 @@ impl Worker {
         let port = link.port;
         let mut frames = std::mem::take(&mut self.rx);
         let mut arrived = frames.drain(..);
-        let headers_ahead = if t.large { LARGE_AHEAD[0] } else { PREFETCH_AHEAD };
-        for frame in arrived.as_slice().iter().take(headers_ahead) {
+        if t.large {
+            self.fetch_tables(t, port, arrived.as_slice());
+        }
+        for frame in arrived.as_slice().iter().take(PREFETCH_AHEAD) {
             prefetch(self.umem.data(frame));
         }
         let mut tail = Tail::new();
         let (mut packets, mut bytes) = (0, 0);
         while let Some(head) = arrived.next() {
-            let ahead = arrived.as_slice();
-            if let Some(frame) = ahead.get(headers_ahead - 1) {
+            if let Some(frame) = arrived.as_slice().get(PREFETCH_AHEAD - 1) {
                 prefetch(self.umem.data(frame));
-            }
-            if t.large {
-                self.fetch_tables(t, port, ahead);
             }
             packets += 1;
             bytes += head.len();
@@ -119,15 +115,14 @@ impl Worker {
         true
     }
 
-    /// Fetches what packets further on will look up.
-    fn fetch_tables(&self, t: &Snapshot, port: PortId, ahead: &[Frame]) {
-        let [_, fdb, rows] = LARGE_AHEAD;
-        if let Some(frame) = ahead.get(fdb - 1) {
-            prefetch(hint::fdb_line(t, port, self.umem.data(frame)));
-        }
-        if let Some(frame) = ahead.get(rows - 1) {
-            let lines = hint::vtep_lines(t, port, self.umem.data(frame));
-            lines.into_iter().flatten().for_each(prefetch);
+    /// Fetches what the packets of a batch will look up, each step for all of them, so that they wait for memory
+    /// together: the FDB lines that their headers name, then the VTEP rows that those name.
+    fn fetch_tables(&self, t: &Snapshot, port: PortId, frames: &[Frame]) {
+        let heads = || frames.iter().map(|frame| self.umem.data(frame));
+        heads().for_each(prefetch);
+        heads().for_each(|head| prefetch(hint::fdb_line(t, port, head)));
+        for head in heads() {
+            hint::vtep_lines(t, port, head).into_iter().flatten().for_each(prefetch);
         }
     }
 
@@ -186,7 +181,7 @@ impl Worker {
         link_chain(&mut head, tail);
         let refused = match self.routes.get(usize::from(out.0)) {
             Some(Route::Link(index)) => match self.links.get_mut(*index) {
-                Some(link) => link.send(&self.counters, origin, head, tail).err(),
+                Some(link) => link.send(origin, head, tail).err(),
                 None => Some(head),
             },
             Some(Route::Worker(index)) => return self.hand_off(*index, out, origin, head, tail),

@@ -55,8 +55,28 @@ pub struct Link {
     backlog: VecDeque<(Frame, Origin)>,
     backlog_limit: usize,
     fill_target: usize,
-    refused: Vec<Frame>,
+    /// For the TX ring at the end of the round, in one go; there is room for them.
+    outgoing: Vec<Frame>,
+    sent: Sent,
     down: bool,
+}
+
+/// What a round put on the TX ring.
+#[derive(Default)]
+struct Sent {
+    packets: u64,
+    bytes: usize,
+    /// Of these packets, those whose fate this decides.
+    forwarded: u64,
+}
+
+impl Sent {
+    #[inline]
+    fn add(&mut self, origin: Origin, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.forwarded += u64::from(!origin.copy);
+    }
 }
 
 impl Link {
@@ -76,30 +96,22 @@ impl Link {
             backlog: VecDeque::with_capacity(backlog_limit),
             backlog_limit,
             fill_target,
-            refused: Vec::new(),
+            outgoing: Vec::with_capacity(backlog_limit),
+            sent: Sent::default(),
             down: false,
         }
     }
 
-    /// Puts a packet on the TX ring, or behind others that wait for room. Gives the first frame back when there is no
+    /// Takes a packet for the TX ring, or behind others that wait for room. Gives the first frame back when there is no
     /// room for either; `tail` is then unchanged.
     #[inline]
-    pub fn send(
-        &mut self,
-        counters: &Counters,
-        origin: Origin,
-        head: Frame,
-        tail: &mut Tail,
-    ) -> Result<(), Frame> {
+    pub fn send(&mut self, origin: Origin, head: Frame, tail: &mut Tail) -> Result<(), Frame> {
         let needed = 1 + tail.len();
-        if self.backlog.is_empty() && self.socket.tx_free(needed) >= needed {
-            let mut bytes = head.len();
-            self.submit(head);
-            for frame in tail.drain(..) {
-                bytes += frame.len();
-                self.submit(frame);
-            }
-            self.count_sent(counters, origin, bytes);
+        if self.backlog.is_empty() && self.has_room(needed) {
+            let bytes = head.len() + tail.iter().map(Frame::len).sum::<usize>();
+            self.sent.add(origin, bytes);
+            self.outgoing.push(head);
+            self.outgoing.extend(tail.drain(..));
             return Ok(());
         }
         if self.backlog.len() + needed > self.backlog_limit {
@@ -115,9 +127,11 @@ impl Link {
     #[inline]
     pub fn settle(&mut self, counters: &Counters, pool: &mut Pool) {
         if !self.backlog.is_empty() {
-            self.drain_backlog(counters);
+            self.drain_backlog();
         }
-        self.socket.flush();
+        if self.sent.packets > 0 {
+            self.submit(counters, pool);
+        }
         if self.socket.has_unsent() {
             match self.socket.wakeup_tx() {
                 Wakeup::NotNeeded => {}
@@ -140,9 +154,6 @@ impl Link {
     #[inline]
     pub fn complete_and_refill(&mut self, pool: &mut Pool) {
         self.socket.complete(pool);
-        while let Some(frame) = self.refused.pop() {
-            pool.push(frame);
-        }
         let missing = self.fill_target.saturating_sub(self.socket.in_fill_ring());
         if missing > 0 {
             self.socket.refill(pool, missing);
@@ -180,41 +191,41 @@ impl Link {
         }
     }
 
-    fn drain_backlog(&mut self, counters: &Counters) {
+    fn drain_backlog(&mut self) {
         while let Some(last) = self.backlog.iter().position(|(frame, _)| !frame.more()) {
-            let needed = last + 1;
-            if self.socket.tx_free(needed) < needed {
+            if !self.has_room(last + 1) {
                 return;
             }
             let mut bytes = 0;
-            for _ in 0..needed {
-                let Some((frame, origin)) = self.backlog.pop_front() else { return };
+            for (frame, origin) in self.backlog.drain(..=last) {
                 bytes += frame.len();
-                let ends = !frame.more();
-                self.submit(frame);
-                if ends {
-                    self.count_sent(counters, origin, bytes);
+                if !frame.more() {
+                    self.sent.add(origin, bytes);
                 }
+                self.outgoing.push(frame);
             }
         }
     }
 
-    /// Puts a frame on the TX ring, whose room was checked.
     #[inline]
-    fn submit(&mut self, frame: Frame) {
-        if let Err(frame) = self.socket.submit(frame) {
-            // A frame without bytes; the datapath makes none. Its chunk is not lost: the pool gets it next.
-            debug_assert!(false, "the TX ring refused a frame it had room for");
-            self.refused.push(frame);
-        }
+    fn has_room(&mut self, frames: usize) -> bool {
+        let needed = self.outgoing.len() + frames;
+        self.socket.tx_free(needed) >= needed
     }
 
+    /// Puts the round's packets on the TX ring, and counts them.
     #[inline]
-    fn count_sent(&self, counters: &Counters, origin: Origin, bytes: usize) {
-        origin.count_forwarded(counters);
+    fn submit(&mut self, counters: &Counters, pool: &mut Pool) {
+        self.socket.submit_batch(&mut self.outgoing);
+        self.socket.flush();
+        // A frame without bytes; the datapath makes none. Its chunk is not lost.
+        debug_assert!(self.outgoing.is_empty(), "the TX ring refused a frame it had room for");
+        self.outgoing.drain(..).for_each(|frame| pool.push(frame));
+        let sent = std::mem::take(&mut self.sent);
+        counters.forwarded.add(sent.forwarded);
         if let Some(port) = counters.port(self.port) {
-            port.tx_packets.add(1);
-            port.tx_bytes.add(bytes as u64);
+            port.tx_packets.add(sent.packets);
+            port.tx_bytes.add(sent.bytes as u64);
         }
     }
 }
