@@ -88,8 +88,8 @@ fn tables(macs: usize, vteps: usize, v6: bool) -> Snapshot {
     fdb.insert(mac(macs), Dest::Port(ACCESS));
     let members: Vec<VtepId> = (0..vteps as u32).map(VtepId).collect();
     let ports = vec![
-        Port { role: Role::Uplink { vlan: None, native: None }, mtu: 9214 },
-        Port { role: Role::Access(NetworkId(0)), mtu: 9214 },
+        Port { role: Role::Uplink { vlan: None, native: None }, mtu: 9214, guard: None },
+        Port { role: Role::Access(NetworkId(0)), mtu: 9214, guard: None },
     ];
     let mut snapshot = Snapshot::new(Settings::default(), ports, &[local], table);
     snapshot.push_network(Network::new(

@@ -16,6 +16,18 @@ pub struct WorkerId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NetworkId(pub u32);
 
+/// Index of a VRF in the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VrfId(pub u32);
+
+/// Index of a VLAN trunk in the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TrunkId(pub u16);
+
+/// Index of a policy rule's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
 /// Index of a remote encap IP (a row of the VTEP table) in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VtepId(pub u32);

@@ -33,6 +33,8 @@ pub struct Report {
 pub enum Fate {
     /// It left a port.
     Forward(PortId),
+    /// It was answered; the answer left this port.
+    Reply(PortId),
     /// Copies were made of it.
     Replicate,
     /// It waits for the MAC of its next hop.
@@ -93,7 +95,7 @@ pub fn run(tables: &Snapshot, port: PortId, roce_only: bool, frame: &[u8]) -> Re
             let Some(network) = tables.network_of(to.vni) else {
                 return Report::of_fate(Fate::Drop(DropReason::UnknownVni));
             };
-            let receivers = if to.local_only { network.local_receivers() } else { network.receivers() };
+            let receivers = network.flood.receivers(to.group, to.local_only);
             let inner = buffer.bytes();
             for dest in receivers.iter().filter(|dest| **dest != Dest::Port(to.from)) {
                 report.copy_to(tables, to, *dest, &inner);
@@ -105,6 +107,10 @@ pub fn run(tables: &Snapshot, port: PortId, roce_only: bool, frame: &[u8]) -> Re
         Verdict::Forward(port) => {
             report.fate = Fate::Forward(port);
             report.outputs.push(Output { port, bytes: buffer.bytes() });
+        }
+        Verdict::Reply(reply) => {
+            report.fate = Fate::of(verdict);
+            report.outputs.push(Output { port: reply.port, bytes: buffer.bytes() });
         }
         end => report.fate = Fate::of(end),
     }
@@ -136,6 +142,7 @@ impl Fate {
         match verdict {
             Verdict::Forward(port) => Self::Forward(port),
             Verdict::Replicate(_) => Self::Replicate,
+            Verdict::Reply(reply) => reply.refused.map_or(Self::Reply(reply.port), Self::Drop),
             Verdict::Unresolved(..) => Self::Unresolved,
             Verdict::Punt(reason) => Self::Punt(reason),
             Verdict::Drop(reason) => Self::Drop(reason),

@@ -14,10 +14,11 @@ use serde_json::{Value, json};
 
 use crate::control::config::{Config, PortRole, Steer};
 use crate::control::publish::{self, Facts};
-use crate::datapath::Step;
-use crate::ids::PortId;
+use crate::datapath::{Answer, Step};
+use crate::ids::{NetworkId, PortId};
 use crate::tables::fdb::Dest;
 use crate::tables::snapshot::Snapshot;
+use crate::tables::vrf::Route;
 use crate::trace::{self, Fate, Report};
 
 /// Run captured packets through the datapath offline, and explain what becomes of each.
@@ -145,7 +146,35 @@ impl<'a> Tracer<'a> {
                 "encap",
                 format!("to {dst}, VNI {vni}, source port {src_port}, TOS 0x{tos:02x}, {len} bytes"),
             ),
+            Step::Vlan(vlan, network) => {
+                let tag = vlan.map_or_else(|| "untagged".to_owned(), |vlan| format!("VLAN {vlan}"));
+                let network = network.map_or("no network", |id| self.network(id));
+                ("vlan", format!("{tag}: {network}"))
+            }
+            Step::Route(vrf, dst, route) => ("route", format!("VRF {}, {dst}: {}", vrf.0, self.route(route))),
+            Step::Rule(rule) => ("policy", format!("rule {}", rule.0)),
+            Step::Routed { dst, src, ttl } => ("routed", format!("{src} -> {dst}, TTL {ttl}")),
+            Step::Answer(answer) => ("answer", describe(answer)),
             Step::Native(port) => ("native", format!("without a tunnel to {}", self.name(port))),
+        }
+    }
+
+    fn network(&self, id: NetworkId) -> &str {
+        self.config.networks.get(id.0 as usize).map_or("?", |network| &network.name)
+    }
+
+    fn route(&self, route: Option<Route>) -> String {
+        match route {
+            None => "no route".to_owned(),
+            Some(Route::Host { network, mac }) => format!("{mac} in network {}", self.network(network)),
+            Some(Route::Vtep { vtep, router_mac }) => {
+                format!("router {router_mac} at {}", self.dest(Dest::Vtep(vtep)))
+            }
+            Some(Route::NoRouterMac) => "a peer without a router MAC".to_owned(),
+            Some(Route::Connected(id)) => format!("network {}, station unknown", self.network(id)),
+            Some(Route::Gateway(id)) => format!("the gateway of network {}", self.network(id)),
+            Some(Route::Leak(vrf)) => format!("leaked to VRF {}", vrf.0),
+            Some(Route::Blackhole) => "blackhole".to_owned(),
         }
     }
 
@@ -153,6 +182,7 @@ impl<'a> Tracer<'a> {
     fn fate(&self, fate: Fate) -> (&'static str, Option<&'static str>, String) {
         match fate {
             Fate::Forward(port) => ("forward", None, format!("leaves {}", self.name(port))),
+            Fate::Reply(port) => ("reply", None, format!("the answer leaves {}", self.name(port))),
             Fate::Replicate => ("replicate", None, "a copy for each receiver".to_owned()),
             Fate::Unresolved => ("wait", None, "for the MAC of the next hop".to_owned()),
             Fate::Punt(reason) => ("pass", Some(reason.name()), reason.explain().to_owned()),
@@ -214,6 +244,17 @@ impl<'a> Tracer<'a> {
             "copies": copies.collect::<Vec<_>>(),
             "outputs": outputs.collect::<Vec<_>>(),
         })
+    }
+}
+
+fn describe(answer: Answer) -> String {
+    match answer {
+        Answer::Arp(ip) => format!("ARP reply for {ip}"),
+        Answer::Nd(ip) => format!("neighbor advertisement for {ip}"),
+        Answer::Echo => "echo reply".to_owned(),
+        Answer::TimeExceeded => "ICMP time exceeded".to_owned(),
+        Answer::Unreachable => "ICMP destination unreachable".to_owned(),
+        Answer::TooBig(mtu) => format!("ICMP packet too big, MTU {mtu}"),
     }
 }
 

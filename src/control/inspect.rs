@@ -94,7 +94,7 @@ impl Inspect for Inspector {
         let totals = Totals {
             received: self.sum(Counters::received),
             forwarded: self.sum(|c| c.forwarded.get()),
-            replied: 0,
+            replied: self.sum(|c| c.replied.get()),
             punted: 0,
             waiting: self.sum(|c| c.waiting.get()),
             dropped: drops.sum(),

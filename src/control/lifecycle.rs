@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use super::setup::{self, OpenPort, Setup, SetupError};
 use crate::ids::IfIndex;
 use crate::wire::ethernet::Mac;
 use crate::worker::handoff::Waker;
-use crate::worker::{Shared, Worker};
+use crate::worker::{Event, Shared, Worker};
 
-/// Remote encap IPs that may wait to be resolved; more are asked for again by the packets that follow.
-const WANT_QUEUE: usize = 256;
+/// Events of workers that may wait; what does not fit is told again by the packets that follow.
+const EVENT_QUEUE: usize = 1024;
 
 /// Why flowrail stopped, or did not start.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +143,7 @@ struct Running {
     ports: Arc<Mutex<Vec<OpenPort>>>,
     resolver: Resolver,
     updates: mpsc::Receiver<Update>,
-    wanted: mpsc::Receiver<IpAddr>,
+    events: mpsc::Receiver<Event>,
 }
 
 impl Running {
@@ -156,10 +156,14 @@ impl Running {
         let (resolver, updates) = Resolver::start().await?;
         let paths = resolve(&config, &interfaces, &resolver);
         let tables = publish::snapshot(&config, &interfaces.facts);
-        let (want, wanted) = mpsc::channel(WANT_QUEUE);
+        let (tell, events) = mpsc::channel(EVENT_QUEUE);
         let Setup { workers, counters, wakers, ports } =
-            setup::open(&config, &interfaces.facts, &interfaces.ifindexes, &want)?;
-        let shared = Arc::new(Shared { tables: ArcSwap::from_pointee(tables), stop: AtomicBool::new(false) });
+            setup::open(&config, &interfaces.facts, &interfaces.ifindexes, &tell)?;
+        let shared = Arc::new(Shared {
+            tables: ArcSwap::from_pointee(tables),
+            fence: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
         let cores: Vec<usize> = workers.iter().map(|(core, _)| *core).collect();
         let threads = spawn(workers, &shared).map_err(system("worker thread"))?;
         let ports = Arc::new(Mutex::new(ports));
@@ -173,7 +177,7 @@ impl Running {
             start: Instant::now(),
         });
         let mut running =
-            Self { config, interfaces, paths, shared, wakers, threads, ports, resolver, updates, wanted };
+            Self { config, interfaces, paths, shared, wakers, threads, ports, resolver, updates, events };
         running.announce(started);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let api = tokio::spawn(server.serve(inspector, async { drop(stopped.await) }));
@@ -211,7 +215,10 @@ impl Running {
                     }
                     None => warn!("next hops are no longer followed"),
                 },
-                Some(remote) = self.wanted.recv() => self.demand(remote),
+                Some(event) = self.events.recv() => match event {
+                    Event::Want(remote) => self.demand(remote),
+                    Event::Learned(_) => {}
+                },
                 _ = health.tick() => {
                     if let Some(dead) = self.threads.iter().position(JoinHandle::is_finished) {
                         return Err(RunError::WorkerDied(dead));

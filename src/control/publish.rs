@@ -115,6 +115,7 @@ fn settings(vxlan: &config::Vxlan) -> Settings {
         accept_unknown_vtep: vxlan.unknown_vtep == config::Admit::Accept,
         encap_dscp: vxlan.encap_dscp,
         decap_dscp: vxlan.decap_dscp,
+        icmp_unreachable: true,
     }
 }
 
@@ -131,7 +132,7 @@ fn ports(config: &Config, facts: &Facts) -> Vec<Port> {
         PortRole::Native(uplink) => Role::Native(config.uplink_port(uplink)),
     });
     let mtus = facts.uplinks.iter().chain(&facts.ports).map(|known| known.mtu);
-    uplinks.chain(access).zip(mtus).map(|(role, mtu)| Port { role, mtu }).collect()
+    uplinks.chain(access).zip(mtus).map(|(role, mtu)| Port { role, mtu, guard: None }).collect()
 }
 
 fn networks(config: &Config, vteps: &VtepTable) -> Vec<Network> {

@@ -15,7 +15,7 @@ use crate::ids::{IfIndex, Nanos, PortId, QueueId};
 use crate::worker::counters::Counters;
 use crate::worker::handoff::{Inbox, Outbox, Waker, lane};
 use crate::worker::link::Link;
-use crate::worker::{Idle, Parts, Route, Worker, WorkerConfig};
+use crate::worker::{Event, Idle, Parts, Route, Worker, WorkerConfig};
 use crate::xsk::{
     self, BindMode, BusyPoll, HugePages, Pool, Socket, SocketConfig, StatisticsReader, Umem, UmemConfig,
     XskError,
@@ -143,12 +143,12 @@ pub fn facts(
     Ok(InterfaceFacts { mac: mac.unwrap_or(real), mtu: mtu.unwrap_or(link_mtu) })
 }
 
-/// Opens every port and builds the workers. `want` is told remote encap IPs whose next hop has no MAC.
+/// Opens every port and builds the workers, which tell `events` what they see.
 pub fn open(
     config: &Config,
     facts: &Facts,
     ifindexes: &[IfIndex],
-    want: &mpsc::Sender<IpAddr>,
+    events: &mpsc::Sender<Event>,
 ) -> Result<Setup, SetupError> {
     debug_assert_eq!(ifindexes.len(), facts.uplinks.len() + facts.ports.len());
     let cores = cores(&config.workers.cores)?;
@@ -169,7 +169,7 @@ pub fn open(
             },
         ));
     }
-    let mut setup = build_workers(config, &cores, &mut closed, want)?;
+    let mut setup = build_workers(config, &cores, &mut closed, events)?;
     let policy =
         if config.xdp.require_native { AttachPolicy::NativeOnly } else { AttachPolicy::NativeOrGeneric };
     for (_, mut port) in closed {
@@ -232,7 +232,7 @@ fn build_workers(
     config: &Config,
     cores: &[usize],
     ports: &mut [(Plan, OpenPort)],
-    want: &mpsc::Sender<IpAddr>,
+    events: &mpsc::Sender<Event>,
 ) -> Result<Setup, SetupError> {
     let mut seats = Vec::new();
     for index in 0..cores.len() {
@@ -247,7 +247,7 @@ fn build_workers(
         let counters = Arc::new(Counters::new(ports.len()));
         setup.counters.push(Arc::clone(&counters));
         setup.wakers.push(Arc::clone(&seat.waker));
-        let want = want.clone();
+        let events = events.clone();
         let parts = Parts {
             routes: routes(index, &seat.links, &owners),
             umem: seat.umem,
@@ -257,9 +257,9 @@ fn build_workers(
             inboxes: seat.inboxes,
             counters,
             waker: seat.waker,
-            // When the control thread is that far behind, it has heard of this remote already.
-            want: Box::new(move |remote| {
-                let _ = want.try_send(remote);
+            // When the control thread is that far behind, it is told again by later packets.
+            tell: Box::new(move |event| {
+                let _ = events.try_send(event);
             }),
         };
         setup.workers.push((*core, Worker::new(worker_config(config), parts)));

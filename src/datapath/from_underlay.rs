@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use super::classify::{self, Addresses, Class, Outer};
-use super::inner::check_ethernet;
+use super::inner::{self, check_ethernet};
+use super::route::{self, Ingress};
 use super::verdict::{Observer, Replicate, Step, Verdict};
-use crate::ids::{PortId, VtepId};
+use super::{policy_allows, to_network_port};
+use crate::ids::{NetworkId, PortId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::network::{Network, UnknownUnicast};
-use crate::tables::snapshot::{DecapDscp, Snapshot};
+use crate::tables::snapshot::{DecapDscp, Snapshot, VniTarget};
 use crate::wire::checksum::pseudo_header;
 use crate::wire::drop::{DropReason, Note};
 use crate::wire::ecn::{self, Decap, Dscp, Ecn};
@@ -56,22 +58,92 @@ fn decap<O: Observer>(
         o.note(Note::ReservedBits);
     }
     o.step(Step::Vxlan(header.vni));
-    let network = t.network_of(header.vni).ok_or(DropReason::UnknownVni)?;
-    admit(t, o, outer.addresses, network)?;
+    let target = t.target_of(header.vni).ok_or(DropReason::UnknownVni)?;
+    let source = source(t, o, outer.addresses);
+    match target {
+        VniTarget::Network(id) => {
+            let network = t.network(id).ok_or(DropReason::UnknownVni)?;
+            admit(t, source, |vtep| network.flood.has_member(vtep))?;
+            let eth = uncover(t, o, outer, packet)?;
+            if let Some(vtep) = source
+                && network.learning
+            {
+                super::learn(o, id, network, eth.src, Dest::Vtep(vtep));
+            }
+            bridge(t, o, (port, id), network, &eth, packet)
+        }
+        VniTarget::Vrf(id) => {
+            let vrf = t.vrf(id).ok_or(DropReason::UnknownVni)?;
+            admit(t, source, |vtep| vrf.members.contains(vtep))?;
+            let eth = uncover(t, o, outer, packet)?;
+            if eth.src == vrf.router_mac {
+                return Err(DropReason::InnerSrcIsLocalMac);
+            }
+            if eth.dst != vrf.router_mac {
+                return Err(DropReason::L3vniWrongMac);
+            }
+            let inner = inner::reread(packet).ok_or(DropReason::InnerTooShort)?;
+            Ok(route::route(t, o, Ingress { port, network: None, vrf: id }, &inner, packet))
+        }
+    }
+}
+
+/// Strips the outer headers and carries their marks inwards.
+#[inline]
+fn uncover<O: Observer>(
+    t: &Snapshot,
+    o: &mut O,
+    outer: &Outer,
+    packet: &mut Packet<'_>,
+) -> Result<ethernet::Header, DropReason> {
     strip(outer, packet)?;
     let eth = ethernet::Header::parse(packet.head()).ok_or(DropReason::InnerTooShort)?;
     o.step(Step::Inner { dst: eth.dst, src: eth.src, ethertype: eth.ethertype });
     check_ethernet(&eth)?;
     mark(t, o, outer.tos, eth.ethertype, packet)?;
     packet.pad_to_minimum();
-    let local = Replicate { vni: header.vni, from: port, local_only: true };
-    if eth.dst.is_group() {
+    Ok(eth)
+}
+
+/// A frame of a bridged network, for its local ports.
+#[inline]
+fn bridge<O: Observer>(
+    t: &Snapshot,
+    o: &mut O,
+    (port, id): (PortId, NetworkId),
+    network: &Network,
+    eth: &ethernet::Header,
+    packet: &mut Packet<'_>,
+) -> Result<Verdict, DropReason> {
+    if let Some(gateway) = &network.gateway
+        && let Some(vrf) = network.vrf
+    {
+        // Hosts that share an anycast MAC route for each other; the router MAC is this host's alone.
+        if eth.src != gateway.mac && t.vrf(vrf).is_some_and(|vrf| vrf.router_mac == eth.src) {
+            return Err(DropReason::InnerSrcIsLocalMac);
+        }
+        if eth.dst == gateway.mac {
+            let inner = inner::reread(packet).ok_or(DropReason::InnerTooShort)?;
+            return Ok(route::route(t, o, Ingress { port, network: None, vrf }, &inner, packet));
+        }
+    }
+    if !policy_allows(o, network.policy.as_deref(), packet) {
+        return Err(DropReason::PolicyDenied);
+    }
+    let is_group = eth.dst.is_group();
+    let group = if is_group && network.flood.has_groups() {
+        inner::group(packet.head(), eth.ethertype)
+    } else {
+        None
+    };
+    let local = Replicate { vni: network.vni, group, from: port, local_only: true };
+    if is_group {
         return Ok(Verdict::Replicate(local));
     }
     let dest = network.fdb.get(eth.dst);
     o.step(Step::Fdb(eth.dst, dest));
     match (dest, network.unknown_unicast) {
-        (Some(Dest::Port(access)), _) => Ok(super::to_port(t, access, packet)),
+        (Some(Dest::Port(access)), _) => Ok(to_network_port(t, o, id, access, packet)),
         (Some(Dest::Vtep(_)), _) => Err(DropReason::SplitHorizon),
         (None, UnknownUnicast::Drop) => Err(DropReason::UnknownUnicast),
         (None, UnknownUnicast::Flood) => Ok(Verdict::Replicate(local)),
@@ -142,23 +214,28 @@ fn check_udp_checksum<O: Observer>(
     if data.plus(pseudo).is_valid() { Ok(()) } else { Err(DropReason::UdpChecksumInvalid) }
 }
 
-/// Only members of a network may send it.
+/// Who sent the packet.
 #[inline]
-fn admit<O: Observer>(
-    t: &Snapshot,
-    o: &mut O,
-    addresses: Addresses,
-    network: &Network,
-) -> Result<VtepId, DropReason> {
+fn source<O: Observer>(t: &Snapshot, o: &mut O, addresses: Addresses) -> Option<VtepId> {
     let source = match addresses {
         Addresses::V4(src, _) => t.vteps.by_v4(src),
         Addresses::V6(src, _) => t.vteps.by_v6(src),
     };
     o.step(Step::Source(source));
+    source
+}
+
+/// Only members of a network or VRF may send it.
+#[inline]
+fn admit(
+    t: &Snapshot,
+    source: Option<VtepId>,
+    is_member: impl FnOnce(VtepId) -> bool,
+) -> Result<(), DropReason> {
     match source {
-        _ if t.settings.accept_unknown_vtep => Ok(source.unwrap_or(VtepId(u32::MAX))),
+        _ if t.settings.accept_unknown_vtep => Ok(()),
         None => Err(DropReason::UnknownSourceVtep),
-        Some(vtep) if network.has_member(vtep) => Ok(vtep),
+        Some(vtep) if is_member(vtep) => Ok(()),
         Some(_) => Err(DropReason::SourceVtepNotInVni),
     }
 }

@@ -42,6 +42,6 @@ fn look_up<'t>(t: &'t Snapshot, port: PortId, head: &[u8]) -> Option<(&'t Networ
             let network = t.network_of(Vni::new(u32::from_be_bytes([0, a, b, c]))?)?;
             Some((network, Mac(*head.get(INNER..)?.first_chunk()?)))
         }
-        Role::Native(_) => None,
+        Role::Trunk(_) | Role::Native(_) => None,
     }
 }

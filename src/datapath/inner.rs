@@ -1,9 +1,13 @@
 //! A tenant's frame: the fields that a tunnel needs, the entropy for the outer source port, and the completion of
 //! partial checksums.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::verdict::{Observer, Step};
+use crate::tables::policy::Fields;
 use crate::wire::checksum::pseudo_header;
 use crate::wire::drop::{DropReason, Note};
+use crate::wire::ecn::Dscp;
 use crate::wire::ethernet::{self, EtherType, Mac};
 use crate::wire::packet::Packet;
 use crate::wire::{ipv4, ipv6, roce, udp};
@@ -11,11 +15,18 @@ use crate::wire::{ipv4, ipv6, roce, udp};
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
+/// IP protocol number of SCTP.
+const PROTOCOL_SCTP: u8 = 132;
+
 /// What the datapath knows of a tenant's frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Inner {
     /// Destination MAC.
     pub dst: Mac,
+    /// Source MAC.
+    pub src: Mac,
+    /// EtherType.
+    pub ethertype: EtherType,
     /// TOS or traffic class byte; 0 when the frame is not IP.
     pub tos: u8,
     /// Hash of the flow: 5-tuple, for RoCEv2 with the destination QP, for other frames the MACs.
@@ -70,6 +81,55 @@ pub fn reread(packet: &Packet<'_>) -> Option<Inner> {
     Some(read(&eth, packet.head()).0)
 }
 
+/// What a policy sees of an IP packet; `None` when it is none.
+#[must_use]
+pub fn fields(head: &[u8]) -> Option<Fields> {
+    let eth = ethernet::Header::parse(head)?;
+    let l3 = head.get(ethernet::HEADER_LEN..)?;
+    let (src, dst, protocol, tos, l4) = match eth.ethertype {
+        EtherType::IPV4 => {
+            let ip = ipv4::Header::parse(l3)?;
+            let l4 = (ip.fragment_offset == 0).then_some(ip.header_len);
+            (ip.src.into(), ip.dst.into(), ip.protocol, ip.tos, l4)
+        }
+        EtherType::IPV6 => {
+            let ip = ipv6::Header::parse(l3)?;
+            let upper = ipv6::upper_layer(l3, ip.next_header)?;
+            let l4 = (!upper.later_fragment).then_some(upper.offset);
+            (ip.src.into(), ip.dst.into(), upper.protocol, ip.traffic_class, l4)
+        }
+        _ => return None,
+    };
+    let l4 = l4.and_then(|l4| l3.get(l4..)).unwrap_or_default();
+    let has_ports = matches!(protocol, udp::PROTOCOL | udp::PROTOCOL_TCP | PROTOCOL_SCTP);
+    let ports = l4
+        .first_chunk()
+        .filter(|_| has_ports)
+        .map(|[s0, s1, d0, d1]| (u16::from_be_bytes([*s0, *s1]), u16::from_be_bytes([*d0, *d1])));
+    let is_roce = protocol == udp::PROTOCOL && ports.is_some_and(|(_, dst)| dst == roce::PORT);
+    let bth = l4.get(udp::HEADER_LEN..).filter(|_| is_roce).and_then(roce::Bth::parse);
+    let bth = bth.map(|bth| (bth.opcode, bth.dest_qp));
+    Some(Fields { src, dst, protocol, ports, bth, dscp: Dscp::of_tos(tos) })
+}
+
+/// Group address of an IP multicast packet; `None` for any other, and for the link-local groups that every station
+/// belongs to (224.0.0.0/24, RFC 4541 section 2.1.2; scopes up to link-local).
+#[must_use]
+pub fn group(head: &[u8], ethertype: EtherType) -> Option<IpAddr> {
+    let l3 = head.get(ethernet::HEADER_LEN..)?;
+    match ethertype {
+        EtherType::IPV4 => {
+            let dst = Ipv4Addr::from(ipv4::Header::parse(l3)?.dst);
+            (dst.is_multicast() && dst.octets()[..3] != [224, 0, 0]).then_some(dst.into())
+        }
+        EtherType::IPV6 => {
+            let dst = Ipv6Addr::from(ipv6::Header::parse(l3)?.dst);
+            (dst.is_multicast() && dst.octets()[1] & 0x0f > 2).then_some(dst.into())
+        }
+        _ => None,
+    }
+}
+
 /// What no tenant may send, nor a peer pass on.
 #[inline]
 pub fn check_ethernet(eth: &ethernet::Header) -> Result<(), DropReason> {
@@ -93,13 +153,11 @@ fn read(eth: &ethernet::Header, head: &[u8]) -> (Inner, Option<Layer4>) {
         EtherType::IPV6 => read_v6(l3),
         _ => None,
     };
-    match parsed {
-        Some((tos, flow, layer4)) => (Inner { dst: eth.dst, tos, entropy: finish(flow) }, layer4),
-        None => {
-            let flow = mix(eth.dst.to_u64(), eth.src.to_u64() ^ u64::from(eth.ethertype.0) << 48);
-            (Inner { dst: eth.dst, tos: 0, entropy: finish(flow) }, None)
-        }
-    }
+    let (tos, flow, layer4) = parsed.unwrap_or_else(|| {
+        (0, mix(eth.dst.to_u64(), eth.src.to_u64() ^ u64::from(eth.ethertype.0) << 48), None)
+    });
+    let inner = Inner { dst: eth.dst, src: eth.src, ethertype: eth.ethertype, tos, entropy: finish(flow) };
+    (inner, layer4)
 }
 
 #[inline]

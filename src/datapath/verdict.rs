@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::ids::{PortId, VtepId};
+use crate::ids::{NetworkId, PortId, RuleId, VrfId, VtepId};
 use crate::tables::fdb::Dest;
+use crate::tables::vrf::Route;
 use crate::wire::drop::{DropReason, Note, PuntReason};
 use crate::wire::ecn::Ecn;
 use crate::wire::ethernet::{EtherType, Mac};
@@ -17,6 +18,8 @@ pub enum Verdict {
     Forward(PortId),
     /// A group packet: a copy for each receiver, each finished by [`super::deliver`].
     Replicate(Replicate),
+    /// The packet became an answer to its source, as it should leave this port.
+    Reply(Reply),
     /// The next hop of this VTEP has no MAC yet. The packet is the inner frame; [`super::deliver`] finishes it later.
     Unresolved(Vni, VtepId),
     /// The packet belongs to the kernel.
@@ -25,11 +28,22 @@ pub enum Verdict {
     Drop(DropReason),
 }
 
+/// An answer, and what became of the packet that it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Port that the answer leaves.
+    pub port: PortId,
+    /// The answer is an ICMP error: why the packet was dropped. Else it was a request, and counts as replied.
+    pub refused: Option<DropReason>,
+}
+
 /// Who gets copies of a group packet. The packet is the inner frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicate {
     /// Network of the packet.
     pub vni: Vni,
+    /// Multicast group of an IP packet.
+    pub group: Option<IpAddr>,
     /// Port it came from, which gets no copy.
     pub from: PortId,
     /// It came from the underlay, so no copy goes back there.
@@ -95,6 +109,55 @@ pub enum Step {
     },
     /// A native RoCEv2 packet passes without a tunnel.
     Native(PortId),
+    /// A VLAN tag chose the network.
+    Vlan(Option<u16>, Option<NetworkId>),
+    /// The VRF was asked for a route.
+    Route(VrfId, IpAddr, Option<Route>),
+    /// A rule of the tenant's policy matched.
+    Rule(RuleId),
+    /// The packet was routed: MACs rewritten, TTL one less.
+    Routed {
+        /// New destination MAC.
+        dst: Mac,
+        /// New source MAC.
+        src: Mac,
+        /// New TTL or hop limit.
+        ttl: u8,
+    },
+    /// An answer was made of the packet.
+    Answer(Answer),
+}
+
+/// What an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// ARP reply for this address.
+    Arp(IpAddr),
+    /// Neighbor advertisement for this address.
+    Nd(IpAddr),
+    /// Echo reply of the gateway.
+    Echo,
+    /// ICMP time exceeded.
+    TimeExceeded,
+    /// ICMP destination unreachable.
+    Unreachable,
+    /// ICMP fragmentation needed or packet too big, with this MTU in bytes.
+    TooBig(u16),
+}
+
+/// A station of a learning network, as seen in a frame; or an address binding seen in ARP or ND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// The network.
+    pub network: NetworkId,
+    /// The station.
+    pub mac: Mac,
+    /// Where it is.
+    pub at: Dest,
+    /// Where the FDB has it.
+    pub known: Option<Dest>,
+    /// An address that it says it has.
+    pub ip: Option<IpAddr>,
 }
 
 /// Sees the steps and notes of packets. The worker counts notes and ignores steps; `trace` keeps both.
@@ -104,6 +167,17 @@ pub trait Observer {
     fn step(&mut self, _step: Step) {}
     /// Something odd was seen.
     fn note(&mut self, note: Note);
+    /// A station of a learning network was seen.
+    #[inline]
+    fn learn(&mut self, _seen: Learned) {}
+    /// A rule of a tenant's policy counted or decided a packet.
+    #[inline]
+    fn rule(&mut self, _rule: RuleId) {}
+    /// Whether the rate of ICMP errors has room for one more; takes it.
+    #[inline]
+    fn may_send_error(&mut self) -> bool {
+        true
+    }
 }
 
 /// Sees nothing.

@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::chunked::Chunked;
+use super::guard::Guard;
 use super::network::Network;
+use super::trunk::Trunk;
+use super::vrf::Vrf;
 use super::vtep::VtepTable;
-use crate::ids::{NetworkId, PortId};
+use crate::ids::{NetworkId, PortId, TrunkId, VrfId};
 use crate::wire::ecn::Dscp;
 use crate::wire::vxlan::Vni;
 
@@ -44,6 +48,8 @@ pub struct Settings {
     pub encap_dscp: EncapDscp,
     /// Inner DSCP.
     pub decap_dscp: DecapDscp,
+    /// Answer packets without a route or station with ICMP unreachable.
+    pub icmp_unreachable: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +59,7 @@ impl Default for Settings {
             accept_unknown_vtep: false,
             encap_dscp: EncapDscp::Copy,
             decap_dscp: DecapDscp::Pipe,
+            icmp_unreachable: true,
         }
     }
 }
@@ -69,18 +76,34 @@ pub enum Role {
     },
     /// Access port of a network.
     Access(NetworkId),
+    /// Access port of several networks, by VLAN tag.
+    Trunk(TrunkId),
     /// Access port whose frames leave an uplink as they are.
     Native(PortId),
 }
 
 /// A port of the forwarder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// What it is for.
     pub role: Role,
     /// IP MTU in bytes.
     pub mtu: u16,
+    /// What its station may claim to be; `None`: anything but a gateway.
+    pub guard: Option<Arc<Guard>>,
 }
+
+/// What a VNI stands for on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VniTarget {
+    /// A bridged network (L2VNI).
+    Network(NetworkId),
+    /// Routed packets of a VRF (L3VNI).
+    Vrf(VrfId),
+}
+
+/// References that a change copies.
+const CHUNK: usize = 64;
 
 /// All forwarding state.
 #[derive(Clone, Debug)]
@@ -94,8 +117,10 @@ pub struct Snapshot {
     /// Some FDB is larger than a core's cache, so that hints pay (see `datapath::hint`).
     pub large: bool,
     ports: Arc<[Port]>,
-    networks: Vec<Arc<Network>>,
-    by_vni: HashMap<Vni, NetworkId, foldhash::fast::RandomState>,
+    trunks: Arc<[Trunk]>,
+    networks: Chunked<Arc<Network>, CHUNK>,
+    vrfs: Chunked<Arc<Vrf>, CHUNK>,
+    by_vni: Arc<HashMap<Vni, VniTarget, foldhash::fast::RandomState>>,
     encap_v4: Few<u32>,
     encap_v6: Few<u128>,
 }
@@ -142,20 +167,49 @@ impl Snapshot {
             vteps: Arc::new(vteps),
             large: false,
             ports: ports.into(),
-            networks: Vec::new(),
-            by_vni: HashMap::default(),
+            trunks: Arc::default(),
+            networks: Chunked::default(),
+            vrfs: Chunked::default(),
+            by_vni: Arc::default(),
             encap_v4: Few::new(encap_ips.iter().filter_map(v4)),
             encap_v6: Few::new(encap_ips.iter().filter_map(v6)),
         }
     }
 
+    /// Sets the VLAN trunks, in the order of their ids.
+    #[must_use]
+    pub fn with_trunks(mut self, trunks: Vec<Trunk>) -> Self {
+        self.trunks = trunks.into();
+        self
+    }
+
     /// Adds a network; ids are given in order from 0.
     pub fn push_network(&mut self, network: Network) -> NetworkId {
         let id = NetworkId(u32::try_from(self.networks.len()).unwrap_or(u32::MAX));
-        self.by_vni.insert(network.vni, id);
+        Arc::make_mut(&mut self.by_vni).insert(network.vni, VniTarget::Network(id));
         self.large |= network.fdb.len() > LARGE_FDB;
         self.networks.push(Arc::new(network));
         id
+    }
+
+    /// Adds a VRF; ids are given in order from 0.
+    pub fn push_vrf(&mut self, vrf: Vrf) -> VrfId {
+        let id = VrfId(u32::try_from(self.vrfs.len()).unwrap_or(u32::MAX));
+        if let Some(vni) = vrf.l3vni {
+            Arc::make_mut(&mut self.by_vni).insert(vni, VniTarget::Vrf(id));
+        }
+        self.vrfs.push(Arc::new(vrf));
+        id
+    }
+
+    /// A network for a change: copied if another snapshot has it too, without its tables.
+    pub fn network_mut(&mut self, id: NetworkId) -> Option<&mut Network> {
+        self.networks.get_mut(id.0 as usize).map(Arc::make_mut)
+    }
+
+    /// A VRF for a change: copied if another snapshot has it too.
+    pub fn vrf_mut(&mut self, id: VrfId) -> Option<&mut Vrf> {
+        self.vrfs.get_mut(id.0 as usize).map(Arc::make_mut)
     }
 
     /// A port by id.
@@ -176,7 +230,41 @@ impl Snapshot {
     #[inline]
     #[must_use]
     pub fn network_of(&self, vni: Vni) -> Option<&Network> {
-        self.network(*self.by_vni.get(&vni)?)
+        match self.target_of(vni)? {
+            VniTarget::Network(id) => self.network(id),
+            VniTarget::Vrf(_) => None,
+        }
+    }
+
+    /// What a VNI stands for.
+    #[inline]
+    #[must_use]
+    pub fn target_of(&self, vni: Vni) -> Option<VniTarget> {
+        self.by_vni.get(&vni).copied()
+    }
+
+    /// A VRF by id.
+    #[inline]
+    #[must_use]
+    pub fn vrf(&self, id: VrfId) -> Option<&Vrf> {
+        self.vrfs.get(id.0 as usize).map(AsRef::as_ref)
+    }
+
+    /// A VLAN trunk by id.
+    #[inline]
+    #[must_use]
+    pub fn trunk(&self, id: TrunkId) -> Option<&Trunk> {
+        self.trunks.get(usize::from(id.0))
+    }
+
+    /// All networks in the order of their ids.
+    pub fn networks(&self) -> impl Iterator<Item = (NetworkId, &Network)> {
+        (0..).map(NetworkId).zip(self.networks.iter().map(AsRef::as_ref))
+    }
+
+    /// All VRFs in the order of their ids.
+    pub fn vrfs(&self) -> impl Iterator<Item = (VrfId, &Vrf)> {
+        (0..).map(VrfId).zip(self.vrfs.iter().map(AsRef::as_ref))
     }
 
     /// Whether an outer IPv4 destination is ours.

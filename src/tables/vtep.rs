@@ -3,8 +3,11 @@
 
 use std::net::IpAddr;
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
+use super::chunked::Chunked;
 use crate::ids::{PortId, VtepId};
 use crate::wire::checksum::{Sum, pseudo_header};
 use crate::wire::ethernet::{self, EtherType, Mac};
@@ -142,27 +145,32 @@ impl VtepRow {
     }
 }
 
-/// All rows, and the index by remote encap IP.
+/// Rows that a change copies: 32 kB.
+const CHUNK: usize = 256;
+
+/// All rows, and the index by remote encap IP. A changed row of a clone copies its chunk alone.
 #[derive(Clone, Debug, Default)]
 pub struct VtepTable {
-    rows: Vec<VtepRow>,
-    by_v4: HashMap<u32, VtepId, foldhash::fast::RandomState>,
-    by_v6: HashMap<u128, VtepId, foldhash::fast::RandomState>,
+    rows: Chunked<VtepRow, CHUNK>,
+    by_v4: Arc<HashMap<u32, VtepId, foldhash::fast::RandomState>>,
+    by_v6: Arc<HashMap<u128, VtepId, foldhash::fast::RandomState>>,
 }
 
 impl VtepTable {
     /// Adds a row, or replaces the row of the same remote encap IP; an id stays with its address.
     pub fn insert(&mut self, row: VtepRow) -> VtepId {
-        let next = VtepId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
-        let id = match row.remote {
-            IpAddr::V4(ip) => *self.by_v4.entry(ip.to_bits()).or_insert(next),
-            IpAddr::V6(ip) => *self.by_v6.entry(ip.to_bits()).or_insert(next),
-        };
-        if id == next {
-            self.rows.push(row);
-        } else if let Some(old) = self.rows.get_mut(id.0 as usize) {
-            *old = row;
+        if let Some(id) = self.by_ip(row.remote) {
+            if let Some(old) = self.rows.get_mut(id.0 as usize) {
+                *old = row;
+            }
+            return id;
         }
+        let id = VtepId(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
+        match row.remote {
+            IpAddr::V4(ip) => Arc::make_mut(&mut self.by_v4).insert(ip.to_bits(), id),
+            IpAddr::V6(ip) => Arc::make_mut(&mut self.by_v6).insert(ip.to_bits(), id),
+        };
+        self.rows.push(row);
         id
     }
 
@@ -198,7 +206,7 @@ impl VtepTable {
 
     /// Every row with its id.
     pub fn iter(&self) -> impl Iterator<Item = (VtepId, &VtepRow)> {
-        (0..).map(VtepId).zip(&self.rows)
+        (0..).map(VtepId).zip(self.rows.iter())
     }
 }
 

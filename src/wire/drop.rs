@@ -60,6 +60,24 @@ labelled! {
         LinkLocalReservedMac = "link_local_reserved_mac", "Destination 01:80:c2:00:00:0x (pause, LLDP, LACP) never leaves its link.";
         EcnCeOnNotEct = "ecn_ce_on_not_ect", "Outer CE on a packet that is not ECN capable (RFC 6040 section 4.2).";
         UnknownUnicast = "unknown_unicast", "The destination MAC is in no FDB entry of this network.";
+        VlanNotInTrunk = "vlan_not_in_trunk", "The port carries no network with this VLAN tag.";
+        PortSecurityMac = "port_security_mac", "The source MAC is not one of the port's.";
+        PortSecurityIp = "port_security_ip", "The source IP address is not one of the port's.";
+        PortSecurityArp = "port_security_arp", "An ARP message claims an address that is not the port's, or the gateway's.";
+        PortSecurityNd = "port_security_nd", "A neighbor discovery message claims an address that is not the port's, or the gateway's.";
+        InnerSrcIsLocalMac = "inner_src_is_local_mac", "The inner source MAC is our own router MAC: a loop, or a forgery.";
+        L3vniWrongMac = "l3vni_wrong_mac", "A routed packet for another router MAC than ours.";
+        NotRoutable = "not_routable", "To a router MAC, but no whole unicast IP packet.";
+        TtlExpired = "ttl_expired", "TTL or hop limit does not last for this hop.";
+        NoRouteInVrf = "no_route_in_vrf", "The VRF has no route for the destination.";
+        Blackhole = "blackhole", "A blackhole route.";
+        RouterMacMissing = "router_mac_missing", "The route's peer has no router MAC.";
+        L3vniMissing = "l3vni_missing", "The route leads to a remote VTEP, and the VRF has no L3VNI.";
+        NeighborUnknown = "neighbor_unknown", "The destination is in a connected subnet, and no station with its address is known.";
+        LeakLoop = "leak_loop", "A leaked route leads to another leak.";
+        PolicyDenied = "policy_denied", "The tenant's policy does not allow it.";
+        ToGateway = "to_gateway", "For the gateway itself, which answers ARP, ND and ping alone.";
+        Reconfigured = "reconfigured", "The port moved to another network while the packet waited.";
         SplitHorizon = "split_horizon", "A packet from the underlay would go back to the underlay.";
         SamePort = "same_port", "The destination is behind the port the packet came from.";
         NoReceiver = "no_receiver", "A group packet with nobody else in its network.";
@@ -89,6 +107,9 @@ labelled! {
         EcnUnexpected = "ecn_unexpected", "An outer/inner ECN pair that RFC 6040 asks to log.";
         NeighborQueued = "neighbor_queued", "Waited for a next hop's MAC.";
         CopiesSent = "copies_sent", "Copies made of group packets.";
+        IcmpSent = "icmp_sent", "ICMP errors sent to a packet's source.";
+        IcmpSuppressed = "icmp_suppressed", "ICMP errors not sent, for their rate.";
+        FdbConflict = "fdb_static_conflict", "A source MAC was seen at another place than its static FDB entry.";
         CopiesLost = "copies_lost", "Copies of group packets that could not be made or sent.";
     }
 }

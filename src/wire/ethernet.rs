@@ -122,6 +122,16 @@ impl Header {
     }
 }
 
+/// Writes destination and source MAC of a frame. Does nothing to one that is cut.
+#[inline]
+pub fn set_macs(frame: &mut [u8], dst: Mac, src: Mac) {
+    if let Some(macs) = frame.first_chunk_mut::<12>() {
+        let (d, s) = macs.split_at_mut(6);
+        d.copy_from_slice(&dst.0);
+        s.copy_from_slice(&src.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,8 @@ use super::checksum::Sum;
 pub const HEADER_LEN: usize = 20;
 /// Offset of the TOS byte.
 pub const TOS: usize = 1;
+/// Offset of the TTL.
+pub const TTL: usize = 8;
 /// Offset of the header checksum.
 pub const CHECKSUM: usize = 10;
 
@@ -22,6 +24,8 @@ pub struct Header {
     pub more_fragments: bool,
     /// Fragment offset in units of 8 bytes.
     pub fragment_offset: u16,
+    /// Time to live.
+    pub ttl: u8,
     /// Protocol.
     pub protocol: u8,
     /// Source address.
@@ -35,7 +39,7 @@ impl Header {
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let [vihl, tos, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
+        let [vihl, tos, l0, l1, _, _, f0, f1, ttl, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
             *bytes.first_chunk::<HEADER_LEN>()?;
         let header_len = usize::from(vihl & 0x0f) * 4;
         if vihl >> 4 != 4 || header_len < HEADER_LEN || bytes.len() < header_len {
@@ -48,6 +52,7 @@ impl Header {
             total_len: u16::from_be_bytes([l0, l1]),
             more_fragments: fragment & 0x2000 != 0,
             fragment_offset: fragment & 0x1fff,
+            ttl,
             protocol,
             src: [s0, s1, s2, s3],
             dst: [d0, d1, d2, d3],
@@ -86,7 +91,22 @@ pub fn set_tos(bytes: &mut [u8], tos: u8) {
     header[CHECKSUM + 1] = n1;
 }
 
-/// Whether an address can be the source of a unicast packet on a wire: not zero, loopback, multicast or broadcast.
+/// Takes one off the TTL and corrects the header checksum by the difference (RFC 1624 equation 3). Does nothing to a
+/// header that is cut or whose TTL is 0.
+#[inline]
+pub fn decrement_ttl(bytes: &mut [u8]) {
+    let Some(header) = bytes.first_chunk_mut::<HEADER_LEN>() else { return };
+    let [_, _, _, _, _, _, _, _, ttl, protocol, c0, c1, ..] = *header;
+    let Some(less) = ttl.checked_sub(1) else { return };
+    let sum = Sum::ZERO.bytes(&[!c0, !c1]).without([ttl, protocol]).bytes(&[less, protocol]);
+    let [n0, n1] = sum.finish();
+    header[TTL] = less;
+    header[CHECKSUM] = n0;
+    header[CHECKSUM + 1] = n1;
+}
+
+/// Whether an address can be the source of a unicast packet on a wire, or its destination: not zero, loopback, multicast
+/// or broadcast.
 #[must_use]
 pub const fn is_valid_source(addr: [u8; 4]) -> bool {
     !matches!(addr, [0 | 127 | 224.., ..])
@@ -110,6 +130,20 @@ mod tests {
             set_tos(&mut h, tos);
             assert!(checksum_is_valid(&h, 20), "tos {tos}");
             assert_eq!(h[1], tos);
+        }
+    }
+
+    #[test]
+    fn every_ttl_keeps_the_checksum_right_and_zero_does_not_wrap() {
+        for ttl in 0..=255u8 {
+            let mut h = sample();
+            h[TTL] = ttl;
+            h[CHECKSUM..CHECKSUM + 2].fill(0);
+            let sum = Sum::ZERO.bytes(&h).finish();
+            h[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum);
+            decrement_ttl(&mut h);
+            assert!(checksum_is_valid(&h, 20), "ttl {ttl}");
+            assert_eq!(h[TTL], ttl.saturating_sub(1));
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Header {
     pub payload_len: u16,
     /// Next header.
     pub next_header: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
     /// Source address.
     pub src: [u8; 16],
     /// Destination address.
@@ -32,7 +34,7 @@ impl Header {
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (fixed, _) = bytes.split_first_chunk::<HEADER_LEN>()?;
-        let ([a, b, c, d, l0, l1, next_header, _], addresses) = fixed.split_first_chunk::<8>()?;
+        let ([a, b, c, d, l0, l1, next_header, hop_limit], addresses) = fixed.split_first_chunk::<8>()?;
         if a >> 4 != 6 {
             return None;
         }
@@ -42,6 +44,7 @@ impl Header {
             flow_label: u32::from_be_bytes([0, b & 0x0f, *c, *d]),
             payload_len: u16::from_be_bytes([*l0, *l1]),
             next_header: *next_header,
+            hop_limit: *hop_limit,
             src: *src,
             dst: *dst.first_chunk()?,
         })
@@ -87,6 +90,14 @@ pub fn upper_layer(bytes: &[u8], next_header: u8) -> Option<Upper> {
         }
     }
     (!matches!(upper.protocol, HOP_BY_HOP | DESTINATION_OPTIONS | FRAGMENT)).then_some(upper)
+}
+
+/// Takes one off the hop limit. Does nothing to a header that is cut or whose hop limit is 0.
+#[inline]
+pub fn decrement_hop_limit(bytes: &mut [u8]) {
+    if let [_, _, _, _, _, _, _, hop_limit, ..] = bytes {
+        *hop_limit = hop_limit.saturating_sub(1);
+    }
 }
 
 /// Writes the traffic class, which straddles the first two bytes, and leaves version and flow label as they are.

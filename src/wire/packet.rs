@@ -97,6 +97,48 @@ impl<'a> Packet<'a> {
         fits
     }
 
+    /// Takes an 802.1Q tag from behind the MACs: moves the 12 bytes in front of it. Returns its VLAN id, or `None` and does
+    /// nothing when the frame ends before the tag does.
+    #[inline]
+    pub fn pop_vlan(&mut self) -> Option<u16> {
+        let [.., t0, t1] = *self.head().first_chunk::<16>()?;
+        self.head_mut().copy_within(..12, 4);
+        self.start += 4;
+        Some(u16::from_be_bytes([t0, t1]) & 0x0fff)
+    }
+
+    /// Puts an 802.1Q tag behind the MACs.
+    ///
+    /// # Errors
+    /// `NoHeadroom`; the packet is unchanged.
+    #[inline]
+    pub fn push_vlan(&mut self, vlan: u16) -> Result<(), DropReason> {
+        let macs = *self.head().first_chunk::<12>().ok_or(DropReason::FrameTooShort)?;
+        let mut header = [0; 16];
+        let (to, tag) = header.split_at_mut(12);
+        to.copy_from_slice(&macs);
+        let [v0, v1] = vlan.to_be_bytes();
+        tag.copy_from_slice(&[0x81, 0x00, v0, v1]);
+        self.start += 12;
+        let pushed = self.push_front(&header);
+        if pushed.is_err() {
+            self.start -= 12;
+        }
+        pushed
+    }
+
+    /// Replaces the whole packet by these bytes, at its present start.
+    ///
+    /// # Errors
+    /// `NoHeadroom` when the first frame has no room for them; the packet is unchanged.
+    pub fn rewrite(&mut self, bytes: &[u8]) -> Result<(), DropReason> {
+        let end = self.start + bytes.len();
+        self.buffer.get_mut(self.start..end).ok_or(DropReason::NoHeadroom)?.copy_from_slice(bytes);
+        self.end = end;
+        self.tail_len = 0;
+        Ok(())
+    }
+
     /// Cuts bytes off the end until `len` are left; a packet that is shorter stays as it is.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
@@ -156,6 +198,25 @@ mod tests {
         assert_eq!(p.layout(), Layout { start: 10, head_len: 70, tail_len: 0 });
         assert!(p.pop_front(50) && !p.pop_front(21));
         assert_eq!(p.head(), [7; 20]);
+    }
+
+    #[test]
+    fn a_vlan_tag_comes_and_goes() {
+        let mut buffer: Vec<u8> = (0..64).collect();
+        let mut p = Packet::new(&mut buffer, 8, 40, &[]);
+        let before = p.head().to_vec();
+        p.push_vlan(77).unwrap();
+        assert_eq!(
+            (&p.head()[..12], &p.head()[12..16], &p.head()[16..]),
+            (&before[..12], &[0x81, 0, 0, 77][..], &before[12..])
+        );
+        assert_eq!(p.pop_vlan(), Some(77));
+        assert_eq!(p.head(), before);
+        let mut p = Packet::new(&mut buffer, 3, 40, &[]);
+        assert_eq!(p.push_vlan(1), Err(DropReason::NoHeadroom));
+        assert_eq!(p.layout(), Layout { start: 3, head_len: 40, tail_len: 0 });
+        let mut p = Packet::new(&mut buffer, 3, 15, &[]);
+        assert_eq!(p.pop_vlan(), None);
     }
 
     #[test]

@@ -6,21 +6,18 @@ use arrayvec::ArrayVec;
 
 use super::Worker;
 use super::handoff::{Inbox, Parcel};
-use super::link::{MAX_FRAMES, Origin, Tail};
+use super::link::{Fate, MAX_FRAMES, Origin, Tail};
 use super::pending::Waiting;
-use crate::datapath::{self, Observer, Replicate, Verdict, hint};
+use super::report::Live;
+use crate::datapath::{self, Replicate, Verdict, hint};
 use crate::ids::{Nanos, PortId};
 use crate::tables::fdb::Dest;
-use crate::tables::snapshot::Snapshot;
+use crate::tables::snapshot::{Role, Snapshot};
 use crate::tables::vtep::NextHop;
 use crate::wire::drop::{DropReason, Note};
 use crate::wire::packet::Packet;
 use crate::wire::vxlan::Vni;
-use crate::worker::counters::Counters;
 use crate::xsk::{Frame, Pool, Umem, prefetch};
-
-/// How many packets ahead the headers are fetched.
-const PREFETCH_AHEAD: usize = 4;
 
 /// Where a worker sends packets of an output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +30,6 @@ pub enum Route {
     None,
 }
 
-/// Counts notes; a live packet's steps are nobody's business.
-struct Notes<'a>(&'a Counters);
-
-impl Observer for Notes<'_> {
-    #[inline]
-    fn note(&mut self, note: Note) {
-        self.0.note(note);
-    }
-}
-
 impl Worker {
     /// One round over all sockets. Returns whether there was anything to do.
     pub fn round(&mut self, t: &Snapshot, now: Nanos) -> bool {
@@ -50,6 +37,7 @@ impl Worker {
         if !self.pending.is_empty() {
             self.serve_pending(t, now);
         }
+        self.generation = t.generation;
         for index in 0..self.links.len() {
             busy |= self.receive(t, now, index);
         }
@@ -74,18 +62,14 @@ impl Worker {
         let port = link.port;
         let mut frames = std::mem::take(&mut self.rx);
         let mut arrived = frames.drain(..);
+        // The kernel wrote them on another core: all are fetched at once rather than waited for one by one.
+        arrived.as_slice().iter().for_each(|frame| self.umem.prefetch(frame));
         if t.large {
             self.fetch_tables(t, port, arrived.as_slice());
-        }
-        for frame in arrived.as_slice().iter().take(PREFETCH_AHEAD) {
-            prefetch(self.umem.data(frame));
         }
         let mut tail = Tail::new();
         let (mut packets, mut bytes) = (0, 0);
         while let Some(head) = arrived.next() {
-            if let Some(frame) = arrived.as_slice().get(PREFETCH_AHEAD - 1) {
-                prefetch(self.umem.data(frame));
-            }
             packets += 1;
             bytes += head.len();
             let mut more = head.more();
@@ -99,7 +83,7 @@ impl Worker {
                     self.pool.push(full.element());
                 }
             }
-            let origin = Origin { port, copy: false };
+            let origin = Origin { port, fate: Fate::Forwarded };
             if too_long {
                 self.discard(origin, DropReason::ChainTooLong, head, &mut tail);
             } else {
@@ -119,7 +103,6 @@ impl Worker {
     /// together: the FDB lines that their headers name, then the VTEP rows that those name.
     fn fetch_tables(&self, t: &Snapshot, port: PortId, frames: &[Frame]) {
         let heads = || frames.iter().map(|frame| self.umem.data(frame));
-        heads().for_each(prefetch);
         heads().for_each(|head| prefetch(hint::fdb_line(t, port, head)));
         for head in heads() {
             hint::vtep_lines(t, port, head).into_iter().flatten().for_each(prefetch);
@@ -128,9 +111,9 @@ impl Worker {
 
     #[inline]
     fn process(&mut self, t: &Snapshot, now: Nanos, origin: Origin, mut head: Frame, tail: &mut Tail) {
-        let notes = &mut Notes(&self.counters);
+        let live = &mut Live { counters: &self.counters, reporter: &mut self.reporter, now };
         let verdict = run(&self.umem, &mut head, tail, &mut self.pool, |packet| {
-            datapath::receive(t, notes, origin.port, packet)
+            datapath::receive(t, live, origin.port, packet)
         });
         self.carry_out(t, now, verdict, origin, head, tail);
     }
@@ -145,9 +128,9 @@ impl Worker {
         mut head: Frame,
         tail: &mut Tail,
     ) {
-        let notes = &mut Notes(&self.counters);
+        let live = &mut Live { counters: &self.counters, reporter: &mut self.reporter, now };
         let verdict = run(&self.umem, &mut head, tail, &mut self.pool, |packet| {
-            datapath::deliver(t, notes, to.vni, origin.port, to.dest, packet)
+            datapath::deliver(t, live, to.vni, origin.port, to.dest, packet)
         });
         self.carry_out(t, now, verdict, origin, head, tail);
     }
@@ -172,6 +155,16 @@ impl Worker {
                 None => self.discard(origin, DropReason::NoPath, head, tail),
             },
             Verdict::Replicate(to) => self.replicate(t, now, to, origin, head, tail),
+            Verdict::Reply(reply) => {
+                let fate = match reply.refused {
+                    None => Fate::Replied,
+                    Some(reason) => {
+                        origin.count_drop(&self.counters, reason);
+                        Fate::Counted
+                    }
+                };
+                self.transmit(reply.port, Origin { fate, ..origin }, head, tail);
+            }
         }
     }
 
@@ -212,9 +205,7 @@ impl Worker {
         head: Frame,
         tail: &mut Tail,
     ) {
-        let receivers = t
-            .network_of(to.vni)
-            .map(|network| if to.local_only { network.local_receivers() } else { network.receivers() });
+        let receivers = t.network_of(to.vni).map(|network| network.flood.receivers(to.group, to.local_only));
         let mut sent = 0;
         let mut reason = DropReason::NoReceiver;
         for dest in receivers.unwrap_or_default().iter().filter(|dest| **dest != Dest::Port(to.from)) {
@@ -226,7 +217,7 @@ impl Worker {
             };
             sent += 1;
             self.counters.note(Note::CopiesSent);
-            let copy_origin = Origin { port: origin.port, copy: true };
+            let copy_origin = Origin { port: origin.port, fate: Fate::Counted };
             self.deliver(t, now, To { vni: to.vni, dest: *dest }, copy_origin, copy, &mut copy_tail);
         }
         if sent == 0 {
@@ -272,7 +263,7 @@ impl Worker {
 
     /// Keeps a packet until its next hop's MAC is known, and asks for it.
     fn wait(&mut self, now: Nanos, vni: Vni, remote: IpAddr, origin: Origin, head: Frame, tail: &mut Tail) {
-        (self.want)(remote);
+        self.reporter.want(remote);
         if !self.pending.has_room() {
             return self.discard(origin, DropReason::NeighborQueueFull, head, tail);
         }
@@ -289,9 +280,12 @@ impl Worker {
         if self.generation == t.generation {
             return;
         }
-        self.generation = t.generation;
         for _ in 0..self.pending.len() {
             let Some(mut waiting) = self.pending.pop() else { return };
+            if !may_still_send(t, waiting.origin.port, waiting.vni) {
+                self.discard(waiting.origin, DropReason::Reconfigured, waiting.head, &mut waiting.tail);
+                continue;
+            }
             let row = t.vteps.by_ip(waiting.remote).and_then(|id| Some((id, t.vteps.get(id)?)));
             match row {
                 Some((_, row)) if row.next_hop == NextHop::Unresolved => self.pending.push(waiting),
@@ -356,6 +350,22 @@ impl Worker {
         }
         inbox.give_back(first.frame);
         lent.into_iter().for_each(|frame| inbox.give_back(frame));
+    }
+}
+
+/// Whether a packet that `port` sent into this VNI may go on: the port may have moved to another tenant meanwhile.
+fn may_still_send(t: &Snapshot, port: PortId, vni: Vni) -> bool {
+    let in_reach = |id| {
+        t.network(id).is_some_and(|network| {
+            let routed = network.vrf.and_then(|vrf| t.vrf(vrf)).and_then(|vrf| vrf.l3vni);
+            network.vni == vni || routed == Some(vni)
+        })
+    };
+    match t.port(port).map(|row| row.role) {
+        Some(Role::Access(id)) => in_reach(id),
+        Some(Role::Trunk(id)) => t.trunk(id).is_some_and(|trunk| trunk.networks().any(in_reach)),
+        Some(Role::Uplink { .. } | Role::Native(_)) => true,
+        None => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::PortId;
+use crate::ids::{PortId, RuleId};
 use crate::wire::drop::{DropReason, Note};
 
 /// A counter or gauge with one writer.
@@ -109,12 +109,23 @@ impl FrameGauges {
     }
 }
 
+/// Most policy rules of all tenants together.
+pub const MAX_RULES: usize = 16_384;
+
 /// Counters of one worker.
 #[derive(Debug)]
 pub struct Counters {
     ports: Vec<PortCounters>,
     /// Packets whose fate was to leave: on a TX ring, or copied to at least one receiver.
     pub forwarded: Counter,
+    /// Packets that were answered: ARP, ND, ping to a gateway.
+    pub replied: Counter,
+    /// Packets that each policy rule counted or decided, by [`RuleId`].
+    rules: Vec<Counter>,
+    /// Generation of the tables that the last whole round worked with.
+    pub generation: Counter,
+    /// Number of the last fence passed: everything sent before it was asked for has left.
+    pub fence: Counter,
     /// Packets that belong to the kernel, though the XDP program steered them here.
     pub punted: Counter,
     /// Packets between RX and their fate: waiting for a MAC, for TX, or for another worker.
@@ -151,6 +162,10 @@ impl Counters {
         Self {
             ports: (0..ports).map(|_| port()).collect(),
             forwarded: Counter::default(),
+            replied: Counter::default(),
+            rules: (0..MAX_RULES).map(|_| Counter::default()).collect(),
+            generation: Counter::default(),
+            fence: Counter::default(),
             punted: Counter::default(),
             waiting: Counter::default(),
             notes: std::array::from_fn(|_| Counter::default()),
@@ -177,6 +192,13 @@ impl Counters {
         if let Some(counter) = self.port(port).and_then(|p| p.drops.get(reason.index())) {
             counter.add(1);
         }
+    }
+
+    /// Counter of a policy rule.
+    #[inline]
+    #[must_use]
+    pub fn rule(&self, rule: RuleId) -> Option<&Counter> {
+        self.rules.get(rule.0 as usize)
     }
 
     /// Counts an oddity.

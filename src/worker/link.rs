@@ -15,28 +15,41 @@ pub const MAX_FRAMES: usize = 18;
 /// All frames of a packet but its first.
 pub type Tail = ArrayVec<Frame, { MAX_FRAMES - 1 }>;
 
-/// Where a packet came from, and whether its fate is counted already (a copy of a group packet).
+/// What is counted when a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was forwarded.
+    Forwarded,
+    /// It was answered.
+    Replied,
+    /// Nothing: a copy of a group packet, or an ICMP error. The packet it was made of has been counted.
+    Counted,
+}
+
+/// Where a packet came from, and what its leaving means.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     /// Port it came from.
     pub port: PortId,
-    /// A copy: the packet it was made of has been counted.
-    pub copy: bool,
+    /// What is counted.
+    pub fate: Fate,
 }
 
 impl Origin {
     /// Counts that the packet left.
     #[inline]
     pub fn count_forwarded(self, counters: &Counters) {
-        if !self.copy {
-            counters.forwarded.add(1);
+        match self.fate {
+            Fate::Forwarded => counters.forwarded.add(1),
+            Fate::Replied => counters.replied.add(1),
+            Fate::Counted => {}
         }
     }
 
     /// Counts that the packet was dropped.
     #[inline]
     pub fn count_drop(self, counters: &Counters, reason: DropReason) {
-        if self.copy {
+        if self.fate == Fate::Counted {
             counters.note(Note::CopiesLost);
         } else {
             counters.drop(self.port, reason);
@@ -58,6 +71,9 @@ pub struct Link {
     /// For the TX ring at the end of the round, in one go; there is room for them.
     outgoing: Vec<Frame>,
     sent: Sent,
+    /// Frames taken for sending, and frames that the kernel has finished with, since the start.
+    accepted: u64,
+    completed: u64,
     down: bool,
 }
 
@@ -66,8 +82,9 @@ pub struct Link {
 struct Sent {
     packets: u64,
     bytes: usize,
-    /// Of these packets, those whose fate this decides.
+    /// Of these packets, those forwarded and those that are answers.
     forwarded: u64,
+    replied: u64,
 }
 
 impl Sent {
@@ -75,7 +92,8 @@ impl Sent {
     fn add(&mut self, origin: Origin, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes;
-        self.forwarded += u64::from(!origin.copy);
+        self.forwarded += u64::from(origin.fate == Fate::Forwarded);
+        self.replied += u64::from(origin.fate == Fate::Replied);
     }
 }
 
@@ -98,6 +116,8 @@ impl Link {
             fill_target,
             outgoing: Vec::with_capacity(backlog_limit),
             sent: Sent::default(),
+            accepted: 0,
+            completed: 0,
             down: false,
         }
     }
@@ -112,11 +132,13 @@ impl Link {
             self.sent.add(origin, bytes);
             self.outgoing.push(head);
             self.outgoing.extend(tail.drain(..));
+            self.accepted += needed as u64;
             return Ok(());
         }
         if self.backlog.len() + needed > self.backlog_limit {
             return Err(head);
         }
+        self.accepted += needed as u64;
         self.backlog.push_back((head, origin));
         self.backlog.extend(tail.drain(..).map(|frame| (frame, origin)));
         Ok(())
@@ -153,7 +175,7 @@ impl Link {
     /// Takes finished frames back and gives the kernel frames to receive into.
     #[inline]
     pub fn complete_and_refill(&mut self, pool: &mut Pool) {
-        self.socket.complete(pool);
+        self.completed += self.socket.complete(pool) as u64;
         let missing = self.fill_target.saturating_sub(self.socket.in_fill_ring());
         if missing > 0 {
             self.socket.refill(pool, missing);
@@ -161,6 +183,18 @@ impl Link {
         // A zero-copy device that ran out of frames waits for this, and busy-polling is done by it; copy mode never
         // asks. Whatever it comes to, the next round asks again.
         let _ = self.socket.wakeup_rx();
+    }
+
+    /// Frames taken for sending since the start. The kernel finishes them in this order.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Whether the kernel has finished with the first `accepted` frames.
+    #[must_use]
+    pub fn has_finished(&self, accepted: u64) -> bool {
+        self.completed >= accepted
     }
 
     /// Whether something waits that only another round can move.
@@ -178,7 +212,7 @@ impl Link {
     /// Packets that wait for room on the TX ring and are not counted yet.
     #[must_use]
     pub fn queued_packets(&self) -> usize {
-        self.backlog.iter().filter(|(frame, origin)| !frame.more() && !origin.copy).count()
+        self.backlog.iter().filter(|(frame, origin)| !frame.more() && origin.fate != Fate::Counted).count()
     }
 
     /// Empties the backlog, counting every packet as dropped.
@@ -187,6 +221,7 @@ impl Link {
             if !frame.more() {
                 origin.count_drop(counters, DropReason::Shutdown);
             }
+            self.completed += 1;
             pool.push(frame);
         }
     }
@@ -220,9 +255,13 @@ impl Link {
         self.socket.flush();
         // A frame without bytes; the datapath makes none. Its chunk is not lost.
         debug_assert!(self.outgoing.is_empty(), "the TX ring refused a frame it had room for");
+        self.completed += self.outgoing.len() as u64;
         self.outgoing.drain(..).for_each(|frame| pool.push(frame));
         let sent = std::mem::take(&mut self.sent);
         counters.forwarded.add(sent.forwarded);
+        if sent.replied > 0 {
+            counters.replied.add(sent.replied);
+        }
         if let Some(port) = counters.port(self.port) {
             port.tx_packets.add(sent.packets);
             port.tx_bytes.add(sent.bytes as u64);

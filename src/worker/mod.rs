@@ -9,9 +9,9 @@ pub mod counters;
 pub mod handoff;
 pub mod link;
 mod pending;
+mod report;
 mod run;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use batch::Route;
@@ -19,6 +19,8 @@ use counters::Counters;
 use handoff::{Inbox, Outbox, Waker};
 use link::{Link, MAX_FRAMES};
 use pending::Pending;
+pub use report::Event;
+use report::Reporter;
 pub use run::Shared;
 
 use crate::ids::Nanos;
@@ -66,8 +68,8 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// Wakes it.
     pub waker: Arc<Waker>,
-    /// Told the remote encap IP whose next hop has no MAC while packets for it wait.
-    pub want: Box<dyn FnMut(IpAddr) + Send>,
+    /// Told what the control plane should know. It may be behind and forget: everything is told again.
+    pub tell: Box<dyn FnMut(Event) + Send>,
 }
 
 /// One worker.
@@ -81,11 +83,19 @@ pub struct Worker {
     inboxes: Vec<Inbox>,
     counters: Arc<Counters>,
     waker: Arc<Waker>,
-    want: Box<dyn FnMut(IpAddr) + Send>,
+    reporter: Reporter,
     /// Received frames of the socket being served; empty between rounds.
     rx: Vec<Frame>,
     pending: Pending,
     generation: u64,
+    fence: Option<Fence>,
+}
+
+/// A wait for everything that is on its way to have left.
+struct Fence {
+    number: u64,
+    /// Frames that each link had accepted when the wait began.
+    marks: Vec<u64>,
 }
 
 impl Worker {
@@ -103,10 +113,11 @@ impl Worker {
             inboxes: parts.inboxes,
             counters: parts.counters,
             waker: parts.waker,
-            want: parts.want,
+            reporter: Reporter::new(parts.tell),
             rx: Vec::with_capacity(config.batch),
             pending: Pending::new(config.pending_packets, config.pending_timeout),
             generation: u64::MAX,
+            fence: None,
         };
         for link in &mut worker.links {
             link.complete_and_refill(&mut worker.pool);

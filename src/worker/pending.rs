@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::link::{Origin, Tail};
+use super::link::{Fate, Origin, Tail};
 use crate::ids::Nanos;
 use crate::wire::vxlan::Vni;
 use crate::xsk::Frame;
@@ -89,6 +89,6 @@ impl Pending {
     /// Packets whose fate is not counted yet.
     #[must_use]
     pub fn uncounted(&self) -> usize {
-        self.queue.iter().filter(|w| !w.origin.copy).count()
+        self.queue.iter().filter(|w| w.origin.fate != Fate::Counted).count()
     }
 }

@@ -1,7 +1,7 @@
 //! The loop around the rounds: tables once per round, sleep when idle, an orderly end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Cache};
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::counters::Frames;
 use super::handoff::Outbox;
 use super::link::Link;
-use super::{Idle, Worker};
+use super::{Fence, Idle, Worker};
 use crate::ids::Nanos;
 use crate::tables::snapshot::Snapshot;
 use crate::wire::drop::DropReason;
@@ -31,6 +31,8 @@ const GAUGE_INTERVAL: u32 = 256;
 pub struct Shared {
     /// The tables.
     pub tables: ArcSwap<Snapshot>,
+    /// Number of the last fence asked for: a worker answers when all that it took for sending before has left.
+    pub fence: AtomicU64,
     /// Set once, at the end.
     pub stop: AtomicBool,
 }
@@ -47,6 +49,7 @@ impl Worker {
         while !shared.stop.load(Ordering::Relaxed) {
             let now = clock();
             let busy = self.round(tables.load(), now);
+            self.pass_fence(shared);
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(GAUGE_INTERVAL) {
                 self.publish_gauges();
@@ -65,13 +68,39 @@ impl Worker {
         self
     }
 
+    /// Says which tables the last round worked with, and whether what was sent before the last fence has left.
+    #[inline]
+    fn pass_fence(&mut self, shared: &Shared) {
+        if self.counters.generation.get() != self.generation {
+            self.counters.generation.set(self.generation);
+        }
+        let asked = shared.fence.load(Ordering::Acquire);
+        if asked != self.counters.fence.get() {
+            self.wait_for_fence(asked);
+        }
+    }
+
+    #[cold]
+    fn wait_for_fence(&mut self, asked: u64) {
+        if self.fence.as_ref().is_none_or(|fence| fence.number != asked) {
+            self.fence =
+                Some(Fence { number: asked, marks: self.links.iter().map(Link::accepted).collect() });
+        }
+        let Some(fence) = &self.fence else { return };
+        let left = self.links.iter().zip(&fence.marks).all(|(link, mark)| link.has_finished(*mark));
+        if left && self.lent() == 0 {
+            self.fence = None;
+            self.counters.fence.set(asked);
+        }
+    }
+
     /// Sleeps until a socket has a frame, another thread has work, or something needs another look.
     fn sleep(&mut self, shared: &Shared) {
         self.publish_gauges();
         self.waker.doze();
         let handed = self.inboxes.iter().any(|inbox| !inbox.is_empty());
         if !handed && !shared.stop.load(Ordering::Relaxed) {
-            let timeout = if self.links.iter_mut().any(Link::is_restless) {
+            let timeout = if self.fence.is_some() || self.links.iter_mut().any(Link::is_restless) {
                 RESTLESS_SLEEP
             } else if self.pending.is_empty() {
                 IDLE_SLEEP

@@ -131,6 +131,7 @@ fn from_underlay(input: &Input<'_>, verdict: Verdict, end: &[u8]) {
             decapsulated(input, to.vni.get(), end);
         }
         Verdict::Unresolved(..) => panic!("a packet from the underlay waits to go back there"),
+        Verdict::Reply(_) => panic!("nobody here answers"),
         Verdict::Punt(_) | Verdict::Drop(_) => {}
     }
 }
@@ -222,7 +223,7 @@ fn from_overlay(tables: &Snapshot, input: &Input<'_>, verdict: Verdict, end: &[u
         Verdict::Replicate(to @ Replicate { from, local_only, .. }) => {
             assert!(to.vni.get() == vni && from == input.port && !local_only);
             completed(input.frame, end);
-            let receivers = tables.network_of(to.vni).unwrap().receivers();
+            let receivers = tables.network_of(to.vni).unwrap().flood.receivers(None, false);
             for dest in receivers.iter().filter(|dest| **dest != Dest::Port(from)) {
                 let copy = Input { frame: end, head_len: input.head_len.min(end.len()), ..*input };
                 let (verdict, end) =
@@ -251,6 +252,7 @@ fn left(tables: &Snapshot, input: &Input<'_>, verdict: Verdict, end: &[u8]) {
             completed(input.frame, end);
         }
         Verdict::Punt(reason) => panic!("a tenant's packet is the kernel's: {reason}"),
+        Verdict::Reply(_) => panic!("nobody here answers"),
         Verdict::Replicate(_) => unreachable!("handled by the caller"),
         Verdict::Drop(_) => {}
     }

@@ -97,6 +97,7 @@ impl Site {
                 EncapDscp::Copy
             },
             decap_dscp: if self.uniform { DecapDscp::Uniform } else { DecapDscp::Pipe },
+            icmp_unreachable: true,
         }
     }
 
@@ -168,9 +169,9 @@ impl Site {
 
     fn snapshot(&self, host: u8, vteps: VtepTable, networks: [Network; 2]) -> Snapshot {
         let native = self.native.then_some(NATIVE);
-        let port = |role| Port { role, mtu: if host == 1 { ACCESS_MTU } else { u16::MAX } };
+        let port = |role| Port { role, mtu: if host == 1 { ACCESS_MTU } else { u16::MAX }, guard: None };
         let mut ports = vec![
-            Port { role: Role::Uplink { vlan: self.vlan, native }, mtu: self.mtu },
+            Port { role: Role::Uplink { vlan: self.vlan, native }, mtu: self.mtu, guard: None },
             port(Role::Access(NetworkId(0))),
             port(Role::Access(NetworkId(0))),
             port(Role::Access(NetworkId(1))),

@@ -15,7 +15,7 @@ use flowrail::wire::vxlan::Vni;
 use flowrail::worker::counters::Counters;
 use flowrail::worker::handoff::{Inbox, Outbox, Waker};
 use flowrail::worker::link::Link;
-use flowrail::worker::{Idle, Parts, Route, Worker, WorkerConfig};
+use flowrail::worker::{Event, Idle, Parts, Route, Worker, WorkerConfig};
 use flowrail::xsk::testing::{self, Peer};
 use flowrail::xsk::{HugePages, Pool, Umem, UmemConfig};
 
@@ -52,7 +52,7 @@ pub fn tables(resolved: bool) -> Snapshot {
     let mut vteps = VtepTable::default();
     let remote = vteps.insert(row(resolved));
     let network = flowrail::ids::NetworkId(0);
-    let port = |role| Port { role, mtu: 9214 };
+    let port = |role| Port { role, mtu: 9214, guard: None };
     let ports = vec![
         port(Role::Uplink { vlan: None, native: None }),
         port(Role::Access(network)),
@@ -163,7 +163,11 @@ impl Rig {
             inboxes: options.inboxes,
             counters: Arc::new(Counters::new(3)),
             waker: options.waker,
-            want: Box::new(move |remote| asked.lock().unwrap().push(remote)),
+            tell: Box::new(move |event| {
+                if let Event::Want(remote) = event {
+                    asked.lock().unwrap().push(remote);
+                }
+            }),
         };
         Self { worker: Worker::new(config, parts), peers, wanted }
     }

@@ -9,7 +9,7 @@
 mod fixture;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -184,8 +184,11 @@ fn a_port_of_another_worker_is_reached_by_one_copy() {
 fn an_idle_worker_sleeps_wakes_for_a_packet_and_stops_with_every_frame_free() {
     let Rig { worker, mut peers, .. } =
         Rig::new(Options { idle: Idle::Adaptive(Nanos(50_000)), ..Options::default() });
-    let shared =
-        Arc::new(Shared { tables: ArcSwap::from_pointee(tables(true)), stop: AtomicBool::new(false) });
+    let shared = Arc::new(Shared {
+        tables: ArcSwap::from_pointee(tables(true)),
+        fence: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
     let thread = {
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || worker.run(&shared))
