@@ -26,6 +26,9 @@ const DRAIN_TIME: Duration = Duration::from_millis(200);
 /// Rounds between two updates of the gauges.
 const GAUGE_INTERVAL: u32 = 256;
 
+/// Empty rounds between two looks at the clock, each a third of a round.
+const CLOCK_INTERVAL: u32 = 8;
+
 /// What the control plane shares with all workers.
 #[derive(Debug)]
 pub struct Shared {
@@ -44,10 +47,10 @@ impl Worker {
         let start = Instant::now();
         let clock = || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let mut tables = Cache::new(&shared.tables);
-        let mut last_busy = clock();
+        let mut now = clock();
+        let mut last_busy = now;
         let mut rounds = 0u32;
         while !shared.stop.load(Ordering::Relaxed) {
-            let now = clock();
             let busy = self.round(tables.load(), now);
             self.pass_fence(shared);
             rounds = rounds.wrapping_add(1);
@@ -55,13 +58,20 @@ impl Worker {
                 self.publish_gauges();
             }
             if busy {
+                now = clock();
                 last_busy = now;
                 continue;
+            }
+            if rounds.is_multiple_of(CLOCK_INTERVAL) {
+                now = clock();
             }
             match self.config.idle {
                 Idle::Spin | Idle::BusyPoll => std::hint::spin_loop(),
                 Idle::Adaptive(spin) if now.since(last_busy) < spin => std::hint::spin_loop(),
-                Idle::Adaptive(_) => self.sleep(shared),
+                Idle::Adaptive(_) => {
+                    self.sleep(shared);
+                    now = clock();
+                }
             }
         }
         self.drain(tables.load(), clock);
