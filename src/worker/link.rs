@@ -230,10 +230,10 @@ impl Link {
     }
 
     /// Empties the backlog, counting every packet as dropped.
-    pub fn abandon_backlog(&mut self, counters: &Counters, pool: &mut Pool) {
+    pub fn abandon_backlog(&mut self, counters: &Counters, pool: &mut Pool, reason: DropReason) {
         for (frame, origin) in self.backlog.drain(..) {
             if !frame.more() {
-                origin.count_drop(counters, DropReason::Shutdown);
+                origin.count_drop(counters, reason);
             }
             self.completed += 1;
             pool.push(frame);
