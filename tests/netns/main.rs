@@ -17,5 +17,7 @@ mod neighbors;
 mod queues;
 mod reference;
 mod tap;
+mod tenants;
+mod trunk;
 mod underlay;
 mod vnis;
