@@ -10,6 +10,7 @@ mod common;
 mod carriage;
 mod exceptions;
 mod gateway;
+mod groups;
 mod irb;
 mod lifecycle;
 mod local;
