@@ -52,6 +52,16 @@ impl Prefix {
         self.addr
     }
 
+    /// Its last address.
+    #[must_use]
+    pub fn last(self) -> IpAddr {
+        let len = u32::from(self.len);
+        match self.addr {
+            IpAddr::V4(ip) => Ipv4Addr::from(ip.to_bits() | u32::MAX.checked_shr(len).unwrap_or(0)).into(),
+            IpAddr::V6(ip) => Ipv6Addr::from(ip.to_bits() | u128::MAX.checked_shr(len).unwrap_or(0)).into(),
+        }
+    }
+
     /// Bits that count.
     #[must_use]
     pub const fn len(self) -> u8 {
