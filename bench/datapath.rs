@@ -249,12 +249,8 @@ impl Load {
         }
         let len = self.frame.len();
         if self.tables.large {
-            let heads = || self.chunks.chunks(CHUNK).map(|chunk| &chunk[START..START + len]).zip(values);
-            heads().for_each(|(head, value)| prefetch(hint::fdb_line(&self.tables, value.port, head)));
-            for (head, value) in heads() {
-                let lines = hint::vtep_lines(&self.tables, value.port, head);
-                lines.into_iter().flatten().for_each(prefetch);
-            }
+            let heads = self.chunks.chunks(CHUNK).map(|chunk| &chunk[START..START + len]);
+            hint::fetch(&self.tables, values.iter().map(|value| value.port).zip(heads), prefetch);
         }
         for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
             let mut packet = Packet::new(chunk, START, len, &[]);

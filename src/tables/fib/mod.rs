@@ -4,19 +4,20 @@
 //! that is in use, longest first: a VRF has two or three lengths (its subnets', a summary's, the default route's), and
 //! that many look-ups wait for less memory than the walk down a trie does.
 
-use std::hash::Hash;
+mod routes;
+mod slots;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
+use self::routes::Routes;
 use super::vrf::Route;
 
 /// Routes of a VRF. A change of a clone copies the routes of one address family.
 ///
-/// Memory: 17 bytes a slot for IPv4, host or prefix, and 33 for IPv6; slots are a power of two of which at most 7/8 are
-/// in use. A look-up that no host route answers takes one more step for each prefix length of the family in use, so a VRF
-/// with all 32 lengths is slower than one with three, and right all the same.
+/// Memory: 16 bytes a slot for IPv4, host or prefix, and 32 for IPv6; slots are a power of two, and a quarter to half of
+/// them in use. A look-up that no host route answers takes one more step for each prefix length of the family in use, so
+/// a VRF with all 32 lengths is slower than one with three, and right all the same.
 #[derive(Clone, Debug, Default)]
 pub struct Fib {
     v4: Arc<Routes<u32>>,
@@ -102,6 +103,20 @@ impl Fib {
         self.v6.get(u128::from_be_bytes(addr))
     }
 
+    /// The look-up of an address, to be finished when what it reads first is near.
+    #[inline]
+    #[must_use]
+    pub fn begin_v4(&self, addr: [u8; 4]) -> Pending<'_> {
+        Pending(Of::V4(&self.v4, u32::from_be_bytes(addr)))
+    }
+
+    /// As [`begin_v4`](Self::begin_v4).
+    #[inline]
+    #[must_use]
+    pub fn begin_v6(&self, addr: [u8; 16]) -> Pending<'_> {
+        Pending(Of::V6(&self.v6, u128::from_be_bytes(addr)))
+    }
+
     /// Adds or replaces a route; returns the old one.
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Option<Route> {
         match prefix.addr {
@@ -120,7 +135,10 @@ impl Fib {
 
     /// All routes, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, Route)> {
-        self.v4.iter().chain(self.v6.iter())
+        self.v4
+            .iter()
+            .chain(self.v6.iter())
+            .filter_map(|(addr, len, route)| Some((Prefix::new(addr, len)?, route)))
     }
 
     /// Number of routes.
@@ -136,113 +154,44 @@ impl Fib {
     }
 }
 
-/// Routes of one address family.
-#[derive(Clone, Debug, Default)]
-struct Routes<A> {
-    hosts: HashMap<A, Route, foldhash::fast::RandomState>,
-    /// By [`Address::key`].
-    prefixes: HashMap<A, Route, foldhash::fast::RandomState>,
-    /// Bit `n` is set while a prefix that leaves `n + 1` bits to hosts is in the map: the longest has the lowest bit.
-    lengths: u128,
+/// A look-up that was begun: the routes of one address family, and the address. For those who fetch what it reads ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending<'t>(Of<'t>);
+
+#[derive(Clone, Copy, Debug)]
+enum Of<'t> {
+    V4(&'t Routes<u32>, u32),
+    V6(&'t Routes<u128>, u128),
 }
 
-impl<A: Address> Routes<A> {
+impl Pending<'_> {
+    /// Finishes it.
     #[inline]
-    fn get(&self, addr: A) -> Option<Route> {
-        if let Some(route) = self.hosts.get(&addr) {
-            return Some(*route);
-        }
-        let mut lengths = self.lengths;
-        while lengths != 0 {
-            if let Some(route) = self.prefixes.get(&addr.key(lengths.trailing_zeros())) {
-                return Some(*route);
-            }
-            lengths &= lengths - 1;
-        }
-        None
-    }
-
-    fn insert(&mut self, addr: A, len: u8, route: Route) -> Option<Route> {
-        match marker::<A>(len) {
-            None => self.hosts.insert(addr, route),
-            Some(bit) => {
-                self.lengths |= 1 << bit;
-                self.prefixes.insert(addr.key(bit), route)
-            }
+    #[must_use]
+    pub fn get(self) -> Option<Route> {
+        match self.0 {
+            Of::V4(routes, addr) => routes.get(addr),
+            Of::V6(routes, addr) => routes.get(addr),
         }
     }
 
-    fn remove(&mut self, addr: A, len: u8) -> Option<Route> {
-        let Some(bit) = marker::<A>(len) else { return self.hosts.remove(&addr) };
-        let old = self.prefixes.remove(&addr.key(bit));
-        self.lengths = self.prefixes.keys().fold(0, |lengths, key| lengths | 1 << key.split().1);
-        old
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (Prefix, Route)> {
-        let hosts = self.hosts.iter().map(|(addr, route)| (Prefix { addr: addr.ip(), len: A::BITS }, *route));
-        let prefixes = self.prefixes.iter().filter_map(|(key, route)| {
-            let (addr, bit) = key.split();
-            let len = A::BITS - 1 - u8::try_from(bit).ok()?;
-            Some((Prefix { addr: addr.ip(), len }, *route))
-        });
-        hosts.chain(prefixes)
-    }
-
-    fn len(&self) -> usize {
-        self.hosts.len() + self.prefixes.len()
-    }
-}
-
-/// The bit behind a prefix of this length; `None` for a whole address.
-fn marker<A: Address>(len: u8) -> Option<u32> {
-    A::BITS.checked_sub(len + 1).map(u32::from)
-}
-
-/// An address as a number.
-trait Address: Copy + Eq + Hash {
-    /// Length in bits.
-    const BITS: u8;
-    /// The prefix that ends in front of bit `bit`, as one number: its bits, a one at `bit`, zeros. No two prefixes have
-    /// the same: 10.0.0.0/8 is `0x0a80_0000`, 0.0.0.0/0 is `0x8000_0000`.
-    fn key(self, bit: u32) -> Self;
-    /// Address and bit of a key.
-    fn split(self) -> (Self, u32);
-    /// The address.
-    fn ip(self) -> IpAddr;
-}
-
-impl Address for u32 {
-    const BITS: u8 = 32;
-
+    /// What it reads first: an address, and the length in bytes.
     #[inline]
-    fn key(self, bit: u32) -> Self {
-        (self >> bit | 1) << bit
+    #[must_use]
+    pub fn reads(self) -> (*const u8, usize) {
+        match self.0 {
+            Of::V4(routes, _) => (std::ptr::from_ref(routes).cast(), size_of_val(routes)),
+            Of::V6(routes, _) => (std::ptr::from_ref(routes).cast(), size_of_val(routes)),
+        }
     }
 
-    fn split(self) -> (Self, u32) {
-        (self & self.wrapping_sub(1), self.trailing_zeros())
-    }
-
-    fn ip(self) -> IpAddr {
-        Ipv4Addr::from(self).into()
-    }
-}
-
-impl Address for u128 {
-    const BITS: u8 = 128;
-
+    /// The addresses that it reads then. Reads what [`reads`](Self::reads) names.
     #[inline]
-    fn key(self, bit: u32) -> Self {
-        (self >> bit | 1) << bit
-    }
-
-    fn split(self) -> (Self, u32) {
-        (self & self.wrapping_sub(1), self.trailing_zeros())
-    }
-
-    fn ip(self) -> IpAddr {
-        Ipv6Addr::from(self).into()
+    pub fn reads_next(self, tell: &mut impl FnMut(*const u8)) {
+        match self.0 {
+            Of::V4(routes, addr) => routes.reads(addr, tell),
+            Of::V6(routes, addr) => routes.reads(addr, tell),
+        }
     }
 }
 
