@@ -180,7 +180,7 @@ fn a_tenants_own_tunnel_is_payload() {
     }
     ping(red, "172.16.0.2", 56, 10);
     // And one to this host's encap IP goes nowhere.
-    red.run("ip link add vy type vxlan id 200 local 10.1.0.1 remote 10.0.0.1 dev t0 dstport 4789");
+    red.run("ip link add vy type vxlan id 201 local 10.1.0.1 remote 10.0.0.1 dev t0 dstport 4789");
     red.run("ip addr add 10.200.0.1/24 dev vy");
     red.run("ip link set vy up");
     red.attempt(Duration::from_secs(3), "ping -n -c 2 -i 0.2 -W 1 10.200.0.2");
