@@ -31,6 +31,8 @@ pub struct Network {
     pub unknown_unicast: UnknownUnicast,
     /// Source MACs that the FDB does not have at that place are reported.
     pub learning: bool,
+    /// IGMP and MLD reports are told.
+    pub snooping: bool,
     /// VRF of its tenant.
     pub vrf: Option<VrfId>,
     /// The tenant's policy, for bridged packets.
@@ -227,7 +229,7 @@ fn bit_of(vtep: VtepId) -> (usize, u64) {
 }
 
 impl Network {
-    /// A bridged network without gateway, neighbors and learning, with its access ports and the remote VTEPs that may
+    /// A bridged network without gateway, neighbors, learning and snooping, with its access ports and the remote VTEPs that may
     /// send it (`members`), each member's first encap IP being in `flood`.
     #[must_use]
     pub fn new(
@@ -243,6 +245,7 @@ impl Network {
             fdb,
             unknown_unicast,
             learning: false,
+            snooping: false,
             vrf: None,
             policy: None,
             gateway: None,

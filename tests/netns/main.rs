@@ -9,11 +9,16 @@ mod common;
 
 mod carriage;
 mod exceptions;
+mod gateway;
+mod groups;
+mod irb;
 mod lifecycle;
 mod local;
 mod neighbors;
 mod queues;
 mod reference;
 mod tap;
+mod tenants;
+mod trunk;
 mod underlay;
 mod vnis;
