@@ -117,7 +117,7 @@ fn configured_route(config: &Config, vteps: &VtepTable, route: &TenantRoute) -> 
 }
 
 /// The route to a station. `None` when its network has no tenant, or nothing can be routed there: a link-local address,
-/// or a network that no gateway of this host leads into.
+/// or a network that no gateway of this host leads into with that family.
 fn station_route(
     config: &Config,
     vteps: &VtepTable,
@@ -134,8 +134,8 @@ fn station_route(
             Some(router_mac) => Route::Vtep { vtep: vtep_of(peer, endpoint, vteps)?, router_mac },
             None => Route::NoRouterMac,
         },
-        _ if network.gateway.is_none() => return None,
-        _ => bridged,
+        _ if network.gateway.as_ref()?.reaches(address.ip) == Some(true) => bridged,
+        _ => return None,
     };
     Some((id, host(address.ip)?, route))
 }
