@@ -8,6 +8,7 @@ use flowrail::ids::{NetworkId, PortId};
 use flowrail::tables::fdb::Dest;
 use flowrail::tables::snapshot::{Snapshot, VniTarget};
 use flowrail::tables::vrf::Route;
+use flowrail::wire::ethernet::Mac;
 
 /// `data` is the text of a file.
 pub fn check(data: &[u8]) {
@@ -81,13 +82,7 @@ fn builds(config: &Config) {
 }
 
 /// A station's address leads to it in its network, and in its tenant's VRF nowhere else.
-fn station(
-    config: &Config,
-    tables: &Snapshot,
-    id: NetworkId,
-    ip: IpAddr,
-    mac: flowrail::wire::ethernet::Mac,
-) {
+fn station(config: &Config, tables: &Snapshot, id: NetworkId, ip: IpAddr, mac: Mac) {
     assert_eq!(tables.network(id).unwrap().neighbors.get(ip), Some(mac), "{ip}");
     let plan = config.address_plan.as_ref();
     let _ = plan.and_then(|plan| plan.decode(ip)).map(|position| position.to_string());
