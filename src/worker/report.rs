@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::counters::Counters;
-use crate::datapath::{Learned, Observer};
+use crate::datapath::{GroupChange, Learned, Observer};
 use crate::ids::{Nanos, RuleId};
 use crate::wire::drop::Note;
 
@@ -15,6 +15,8 @@ pub enum Event {
     Want(IpAddr),
     /// A station was seen.
     Learned(Learned),
+    /// A station joined or left a multicast group.
+    Group(GroupChange),
 }
 
 /// How long a station that was told is not told again.
@@ -59,6 +61,10 @@ impl Reporter {
         (self.tell)(Event::Learned(seen));
     }
 
+    fn group(&mut self, change: GroupChange) {
+        (self.tell)(Event::Group(change));
+    }
+
     fn may_send_error(&mut self, now: Nanos) -> bool {
         let earned = now.since(self.errors_at).0 / ERROR_INTERVAL.0;
         if earned > 0 {
@@ -87,6 +93,11 @@ impl Observer for Live<'_> {
     #[inline]
     fn learn(&mut self, seen: Learned) {
         self.reporter.learn(self.now, seen);
+    }
+
+    #[cold]
+    fn group(&mut self, change: GroupChange) {
+        self.reporter.group(change);
     }
 
     #[inline]

@@ -100,6 +100,10 @@ fn build(
     built.policy = network.tenant.and_then(|tenant| policies.get(tenant.0 as usize)?.clone());
     built.gateway = network.gateway.as_ref().map(|gateway| Arc::new(gateway_of(gateway)));
     built.neighbors = Arc::new(parts.neighbors);
+    built.snooping = network.snooping;
+    if network.snooping {
+        Arc::make_mut(&mut built.flood).restrict_to_joined();
+    }
     for group in &network.groups {
         Arc::make_mut(&mut built.flood).set_group(group.address, &group.ports, &first(&group.peers));
     }
