@@ -217,7 +217,7 @@ impl Running {
                 },
                 Some(event) = self.events.recv() => match event {
                     Event::Want(remote) => self.demand(remote),
-                    Event::Learned(_) => {}
+                    Event::Learned { .. } => {}
                 },
                 _ = health.tick() => {
                     if let Some(dead) = self.threads.iter().position(JoinHandle::is_finished) {

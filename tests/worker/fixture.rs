@@ -104,6 +104,7 @@ pub fn vxlan(vni: u32, inner: &[u8]) -> Vec<u8> {
 pub struct Rig {
     pub worker: Worker,
     pub peers: Vec<Peer>,
+    pub counters: Arc<Counters>,
     pub wanted: Arc<Mutex<Vec<IpAddr>>>,
 }
 
@@ -152,6 +153,7 @@ impl Rig {
         }
         let wanted = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&wanted);
+        let counters = Arc::new(Counters::new(3));
         let config =
             WorkerConfig { batch: 64, idle: options.idle, pending_packets: 4, pending_timeout: SECOND };
         let parts = Parts {
@@ -161,7 +163,7 @@ impl Rig {
             routes: options.routes,
             outboxes: options.outboxes,
             inboxes: options.inboxes,
-            counters: Arc::new(Counters::new(3)),
+            counters: Arc::clone(&counters),
             waker: options.waker,
             tell: Box::new(move |event| {
                 if let Event::Want(remote) = event {
@@ -169,7 +171,7 @@ impl Rig {
                 }
             }),
         };
-        Self { worker: Worker::new(config, parts), peers, wanted }
+        Self { worker: Worker::new(config, parts), peers, counters, wanted }
     }
 
     pub fn round(&mut self, t: &Snapshot, now: u64) {
