@@ -3,6 +3,7 @@
 pub mod api;
 pub mod config;
 mod inspect;
+pub mod learn;
 pub mod lifecycle;
 pub mod netlink;
 pub mod publish;
