@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod config;
+pub mod diff;
 mod inspect;
 pub mod learn;
 pub mod lifecycle;
