@@ -9,6 +9,8 @@ mod common;
 
 mod carriage;
 mod exceptions;
+mod gateway;
+mod irb;
 mod lifecycle;
 mod local;
 mod neighbors;

@@ -12,6 +12,7 @@ use flowrail::tables::vtep::{NextHop, OuterSpec, VtepRow, VtepTable};
 use flowrail::wire::drop::DropReason;
 use flowrail::wire::ethernet::Mac;
 use flowrail::wire::vxlan::Vni;
+use flowrail::worker::command::{Commands, commands};
 use flowrail::worker::counters::Counters;
 use flowrail::worker::handoff::{Inbox, Outbox, Waker};
 use flowrail::worker::link::Link;
@@ -104,8 +105,8 @@ pub fn vxlan(vni: u32, inner: &[u8]) -> Vec<u8> {
 pub struct Rig {
     pub worker: Worker,
     pub peers: Vec<Peer>,
-    pub counters: Arc<Counters>,
     pub wanted: Arc<Mutex<Vec<IpAddr>>>,
+    pub counters: Arc<Counters>,
 }
 
 pub struct Options {
@@ -119,6 +120,7 @@ pub struct Options {
     pub idle: Idle,
     pub memory: Option<(Umem, Pool)>,
     pub waker: Arc<Waker>,
+    pub commands: Commands,
 }
 
 impl Default for Options {
@@ -134,6 +136,7 @@ impl Default for Options {
             idle: Idle::Spin,
             memory: None,
             waker: Arc::new(Waker::new().unwrap()),
+            commands: commands(),
         }
     }
 }
@@ -165,13 +168,14 @@ impl Rig {
             inboxes: options.inboxes,
             counters: Arc::clone(&counters),
             waker: options.waker,
+            commands: options.commands,
             tell: Box::new(move |event| {
                 if let Event::Want(remote) = event {
                     asked.lock().unwrap().push(remote);
                 }
             }),
         };
-        Self { worker: Worker::new(config, parts), peers, counters, wanted }
+        Self { worker: Worker::new(config, parts), peers, wanted, counters }
     }
 
     pub fn round(&mut self, t: &Snapshot, now: u64) {
