@@ -11,6 +11,7 @@ pub mod lifecycle;
 mod listing;
 pub mod netlink;
 mod notices;
+pub mod plan;
 pub mod publish;
 pub mod quiesce;
 pub mod report;
