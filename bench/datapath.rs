@@ -1,7 +1,8 @@
-//! The datapath alone, in memory, per packet: encap and decap, at one flow and at full scale (1M FDB entries, 64k remote
-//! VTEPs, a new MAC for each packet), and the allocations it makes, which are none.
+//! The datapath alone, in memory, per packet: encap and decap, bridged and routed, with guards and policies, at one flow
+//! and at full scale (1M FDB entries, 100k routes over 1000 VRFs, 64k remote VTEPs, another destination for each packet),
+//! and the allocations it makes, which are none.
 //!
-//! Targets: 40 ns at one flow, 80 ns at full scale, 0 allocations.
+//! Targets: bridged 40 ns at one flow, 80 ns at full scale; routed 100 ns at full scale; 0 allocations.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,75 +11,47 @@
     reason = "a bench may fail loudly"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use flowrail::datapath::{self, Verdict, hint};
 use flowrail::ids::{NetworkId, PortId, VtepId};
 use flowrail::tables::fdb::{Dest, Fdb};
+use flowrail::tables::guard::Guard;
 use flowrail::tables::network::{Network, UnknownUnicast};
 use flowrail::tables::snapshot::{Port, Role, Settings, Snapshot};
-use flowrail::tables::vtep::{OuterSpec, VtepRow, VtepTable};
+use flowrail::tables::vtep::VtepTable;
 use flowrail::wire::checksum::Sum;
 use flowrail::wire::ethernet::Mac;
 use flowrail::wire::packet::Packet;
 use flowrail::wire::vxlan::Vni;
 use flowrail::xsk::prefetch;
+use scale::{
+    ALLOCATIONS, Counting, GATEWAY, MACS, ROUTER, ROUTES, STATION, STATION_IP, TENANTS, UPLINK, VTEPS,
+};
+use scale::{mac, shuffled, vtep_ip};
 
-const UPLINK: PortId = PortId(0);
+#[path = "scale.rs"]
+mod scale;
+
 const ACCESS: PortId = PortId(1);
 const BATCH: usize = 64;
 const CHUNK: usize = 4096;
 const START: usize = 256;
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory of theirs.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn vtep_ip(index: usize) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 + index as u32)
-}
-
-fn mac(index: usize) -> Mac {
-    let [a, b, c, d] = (index as u32).to_be_bytes();
-    Mac([0x02, 0x0a, a, b, c, d])
-}
-
 /// `macs` MACs spread over `vteps` remote VTEPs, and as many local ones, in one network.
 fn tables(macs: usize, vteps: usize, v6: bool) -> Snapshot {
-    let local: IpAddr = if v6 { "2001:db8::1".parse().unwrap() } else { "192.0.2.1".parse().unwrap() };
+    let local: IpAddr = if v6 { "2001:db8::1".parse().unwrap() } else { scale::LOCAL };
     let mut table = VtepTable::default();
     for index in 0..vteps {
         let dst = if v6 { "2001:db8::2".parse().unwrap() } else { vtep_ip(index).into() };
-        let spec = OuterSpec {
-            uplink: UPLINK,
-            src_mac: Mac([2, 0, 0, 0, 1, 1]),
-            dst_mac: Mac([2, 0, 0, 0, 2, 2]),
-            vlan: None,
-            src: local,
-            dst,
-            mtu: 9214,
-        };
-        table.insert(VtepRow::resolved(&spec).unwrap());
+        table.insert(scale::row(local, dst));
     }
     let mut fdb = Fdb::with_capacity(2 * macs);
     for index in 0..macs {
@@ -103,10 +76,11 @@ fn tables(macs: usize, vteps: usize, v6: bool) -> Snapshot {
     snapshot
 }
 
-/// A RoCEv2 frame of 64 bytes.
-fn inner(dst: Mac) -> Vec<u8> {
-    let mut frame = [dst.0, [2, 0, 0, 0, 0xa, 1]].concat();
-    frame.extend([0x08, 0x00, 0x45, 0x68, 0, 50, 7, 7, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+/// A RoCEv2 frame of 64 bytes from the station.
+fn inner(dst: Mac, dst_ip: Ipv4Addr) -> Vec<u8> {
+    let mut frame = [dst.0, STATION.0].concat();
+    frame.extend([0x08, 0x00, 0x45, 0x68, 0, 50, 7, 7, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend(STATION_IP.octets().into_iter().chain(dst_ip.octets()));
     let sum = Sum::ZERO.bytes(&frame[14..34]).finish();
     frame[24..26].copy_from_slice(&sum);
     frame.extend([0xc0, 0x01, 0x12, 0xb7, 0, 30, 0, 0, 0x04, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1]);
@@ -114,8 +88,17 @@ fn inner(dst: Mac) -> Vec<u8> {
     frame
 }
 
+/// The same over IPv6, 84 bytes.
+fn inner_v6(dst: Mac) -> Vec<u8> {
+    let mut frame = [dst.0, STATION.0].concat();
+    frame.extend([0x86, 0xdd, 0x66, 0x80, 0, 0, 0, 30, 17, 64, 0x20, 1, 0xd, 0xb8]);
+    frame.resize(54, 0);
+    frame.extend_from_slice(&inner(dst, STATION_IP)[34..]);
+    frame
+}
+
 /// Outer headers from a VTEP, 50 bytes.
-fn outer(src: Ipv4Addr, inner_len: usize) -> Vec<u8> {
+fn outer(src: Ipv4Addr, vni: Vni, inner_len: usize) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 2, 2, 8, 0, 0x45, 0x68];
     bytes.extend(((inner_len + 36) as u16).to_be_bytes());
     bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
@@ -125,69 +108,126 @@ fn outer(src: Ipv4Addr, inner_len: usize) -> Vec<u8> {
     bytes[24..26].copy_from_slice(&sum);
     bytes.extend([0xc3, 0x50, 0x12, 0xb5]);
     bytes.extend(((inner_len + 16) as u16).to_be_bytes());
-    bytes.extend([0, 0, 8, 0, 0, 0, 0, 0, 100, 0]);
+    bytes.extend([0, 0, 8, 0, 0, 0]);
+    bytes.extend(&vni.get().to_be_bytes()[1..]);
+    bytes.push(0);
     bytes
 }
 
-fn shuffled(count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for i in (1..count).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        order.swap(i, (state >> 33) as usize % (i + 1));
+/// What differs between packets: where one arrives, and some bytes of it.
+#[derive(Clone, Copy)]
+struct Value {
+    port: PortId,
+    bytes: [u8; 16],
+}
+
+impl Value {
+    fn new(port: PortId, from: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..from.len()].copy_from_slice(from);
+        Self { port, bytes }
     }
-    order
+}
+
+/// Where the bytes of a [`Value`] go.
+#[derive(Clone, Copy)]
+enum At {
+    /// Destination MAC.
+    Mac,
+    /// IPv4 checksum and addresses.
+    V4,
+    /// IPv6 destination.
+    V6Dst,
+    /// VNI and inner destination MAC.
+    Vni,
 }
 
 struct Load {
     tables: Snapshot,
-    port: PortId,
     /// Packets in chunks of a UMEM's size and alignment.
     chunks: Vec<u8>,
-    len: usize,
-    /// Where the changing bytes go, and their values in random order.
-    at: usize,
-    values: Vec<[u8; 10]>,
-    value_len: usize,
+    frame: Vec<u8>,
+    /// Routing changes MACs and TTL of the packet in place, so every round writes the frame anew.
+    routed: bool,
+    at: At,
+    values: Vec<Value>,
     next: usize,
 }
 
 impl Load {
-    fn new(
-        tables: Snapshot,
-        port: PortId,
-        frame: &[u8],
-        at: usize,
-        mut values: Vec<[u8; 10]>,
-        value_len: usize,
-    ) -> Self {
+    fn new(tables: Snapshot, frame: Vec<u8>, routed: bool, at: At, mut values: Vec<Value>) -> Self {
         // Whole batches, so that the values ahead of a packet are those it will have.
         while !values.len().is_multiple_of(BATCH) {
             values.extend_from_within(..values.len().min(BATCH - values.len() % BATCH));
         }
         let mut chunks = vec![0; BATCH * CHUNK];
         for chunk in chunks.chunks_mut(CHUNK) {
-            chunk[START..START + frame.len()].copy_from_slice(frame);
+            chunk[START..START + frame.len()].copy_from_slice(&frame);
         }
-        Self { tables, port, chunks, len: frame.len(), at, values, value_len, next: 0 }
+        Self { tables, chunks, frame, routed, at, values, next: 0 }
     }
 
     fn encap(macs: usize, vteps: usize, v6: bool) -> Self {
-        let value = |i| {
-            let mut value = [0; 10];
-            value[..6].copy_from_slice(&mac(i).0);
-            value
-        };
-        let values = shuffled(macs).into_iter().map(value).collect();
-        Self::new(tables(macs, vteps, v6), ACCESS, &inner(mac(0)), 0, values, 6)
+        Self::encap_with(tables(macs, vteps, v6), macs)
+    }
+
+    fn encap_with(tables: Snapshot, macs: usize) -> Self {
+        let values = shuffled(macs).into_iter().map(|i| Value::new(ACCESS, &mac(i).0)).collect();
+        Self::new(tables, inner(mac(0), [10, 0, 0, 2].into()), false, At::Mac, values)
+    }
+
+    fn encap_with_policy(rules: usize) -> Self {
+        let mut tables = tables(1, 1, false);
+        tables.network_mut(NetworkId(0)).unwrap().policy = Some(Arc::new(scale::policy(rules)));
+        Self::encap_with(tables, 1)
+    }
+
+    fn guarded() -> Self {
+        let local = scale::LOCAL;
+        let guard = Guard { macs: vec![STATION], ips: vec![STATION_IP.into()] };
+        let ports = vec![
+            Port { role: Role::Uplink { vlan: None, native: None }, mtu: 9214, guard: None },
+            Port { role: Role::Access(NetworkId(0)), mtu: 9214, guard: Some(Arc::new(guard)) },
+        ];
+        let whole = tables(1, 1, false);
+        let mut guarded = Snapshot::new(Settings::default(), ports, &[local], (*whole.vteps).clone());
+        guarded.push_network(whole.network(NetworkId(0)).unwrap().clone());
+        Self::encap_with(guarded, 1)
     }
 
     fn decap(macs: usize, vteps: usize) -> Self {
-        let payload = inner(mac(macs));
-        let value = |i| *outer(vtep_ip(i), payload.len())[24..].first_chunk().unwrap();
+        let payload = inner(mac(macs), [10, 0, 0, 2].into());
+        let vni = Vni::new(100).unwrap();
+        let value = |i| Value::new(UPLINK, &outer(vtep_ip(i), vni, payload.len())[24..34]);
         let values = shuffled(vteps).into_iter().map(value).collect();
-        let frame = [outer(vtep_ip(0), payload.len()), payload].concat();
-        Self::new(tables(macs, vteps, false), UPLINK, &frame, 24, values, 10)
+        let frame = [outer(vtep_ip(0), vni, payload.len()), payload].concat();
+        Self::new(tables(macs, vteps, false), frame, false, At::V4, values)
+    }
+
+    /// From each tenant's station to an address of each of its routes of one family.
+    fn routed_encap(tables: Snapshot, tenants: usize, routes: usize, v6: bool) -> Self {
+        let value = |i| {
+            let (tenant, route) = (i / routes, i % routes);
+            match scale::prefix(route).1 {
+                IpAddr::V4(ip) if !v6 => Some(Value::new(scale::port(tenant), &inner(GATEWAY, ip)[24..34])),
+                IpAddr::V6(ip) if v6 => Some(Value::new(scale::port(tenant), &ip.octets())),
+                _ => None,
+            }
+        };
+        let values = shuffled(tenants * routes).into_iter().filter_map(value).collect();
+        let (frame, at) = match v6 {
+            false => (inner(GATEWAY, STATION_IP), At::V4),
+            true => (inner_v6(GATEWAY), At::V6Dst),
+        };
+        Self::new(tables, frame, true, at, values)
+    }
+
+    /// From the L3VNI of each tenant to its station.
+    fn routed_decap(tables: Snapshot, tenants: usize) -> Self {
+        let payload = inner(ROUTER, STATION_IP);
+        let frame = |i| [outer(vtep_ip(0), scale::l3vni(i), payload.len()), payload.clone()].concat();
+        let values = shuffled(tenants).into_iter().map(|i| Value::new(UPLINK, &frame(i)[46..56])).collect();
+        Self::new(tables, frame(0), true, At::Vni, values)
     }
 
     /// One batch, as the worker runs it; every packet must be forwarded.
@@ -196,25 +236,25 @@ impl Load {
         let values = &self.values[self.next..self.next + BATCH];
         self.next = if self.next + BATCH == self.values.len() { 0 } else { self.next + BATCH };
         for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
-            let at = START + self.at;
-            if self.value_len == 6 {
-                chunk[at..at + 6].copy_from_slice(&value[..6]);
-            } else {
-                chunk[at..at + 10].copy_from_slice(value);
+            let packet = &mut chunk[START..];
+            if self.routed {
+                packet[..self.frame.len()].copy_from_slice(&self.frame);
+            }
+            match self.at {
+                At::Mac => packet[..6].copy_from_slice(&value.bytes[..6]),
+                At::V4 => packet[24..34].copy_from_slice(&value.bytes[..10]),
+                At::V6Dst => packet[38..54].copy_from_slice(&value.bytes),
+                At::Vni => packet[46..56].copy_from_slice(&value.bytes[..10]),
             }
         }
+        let len = self.frame.len();
         if self.tables.large {
-            let heads = || self.chunks.chunks(CHUNK).map(|chunk| &chunk[START..START + self.len]);
-            heads().for_each(|head| prefetch(hint::fdb_line(&self.tables, self.port, head)));
-            for head in heads() {
-                let lines = hint::vtep_lines(&self.tables, self.port, head);
-                lines.into_iter().flatten().for_each(prefetch);
-            }
+            let heads = self.chunks.chunks(CHUNK).map(|chunk| &chunk[START..START + len]);
+            hint::fetch(&self.tables, values.iter().map(|value| value.port).zip(heads), prefetch);
         }
-        for index in 0..BATCH {
-            let chunk = &mut self.chunks[index * CHUNK..(index + 1) * CHUNK];
-            let mut packet = Packet::new(chunk, START, self.len, &[]);
-            let verdict = datapath::receive(&self.tables, &mut (), self.port, &mut packet);
+        for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
+            let mut packet = Packet::new(chunk, START, len, &[]);
+            let verdict = datapath::receive(&self.tables, &mut (), value.port, &mut packet);
             // As the worker takes it: a verdict that goes through memory is written in parts and read back whole, and
             // waits for that.
             let Verdict::Forward(out) = verdict else { panic!("{verdict:?}") };
@@ -224,12 +264,25 @@ impl Load {
 }
 
 fn bench(c: &mut Criterion) {
+    let full = scale::host(TENANTS, MACS / TENANTS, ROUTES, VTEPS);
     let loads = [
         ("encap/one flow", Load::encap(1, 1, false)),
         ("encap/ipv6 underlay, one flow", Load::encap(1, 1, true)),
-        ("encap/1M MACs, 64k VTEPs", Load::encap(1_000_000, 65_536, false)),
+        ("encap/1M MACs, 64k VTEPs", Load::encap(MACS, VTEPS, false)),
+        ("encap/guarded port", Load::guarded()),
+        ("encap/policy of 10 rules", Load::encap_with_policy(10)),
+        ("encap/policy of 100 rules", Load::encap_with_policy(100)),
+        ("encap/policy of 1000 rules", Load::encap_with_policy(1000)),
         ("decap/one flow", Load::decap(1, 1)),
-        ("decap/1M MACs, 64k VTEPs", Load::decap(1_000_000, 65_536)),
+        ("decap/1M MACs, 64k VTEPs", Load::decap(MACS, VTEPS)),
+        ("routed encap/one route", Load::routed_encap(scale::host(1, 1, 1, 1), 1, 1, false)),
+        ("routed encap/100k routes, 1000 VRFs", Load::routed_encap(full.clone(), TENANTS, ROUTES, false)),
+        (
+            "routed encap/100k routes, 1000 VRFs, ipv6",
+            Load::routed_encap(full.clone(), TENANTS, ROUTES, true),
+        ),
+        ("routed decap/one VRF", Load::routed_decap(scale::host(1, 1, 1, 1), 1)),
+        ("routed decap/1000 VRFs", Load::routed_decap(full, TENANTS)),
     ];
     let mut group = c.benchmark_group("datapath");
     group.throughput(Throughput::Elements(BATCH as u64));

@@ -5,6 +5,7 @@ pub mod config;
 mod inspect;
 pub mod lifecycle;
 pub mod netlink;
+pub mod plan;
 pub mod publish;
 mod setup;
 pub mod stats;

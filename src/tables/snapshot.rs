@@ -16,8 +16,9 @@ use crate::ids::{NetworkId, PortId, TrunkId, VrfId};
 use crate::wire::ecn::Dscp;
 use crate::wire::vxlan::Vni;
 
-/// Entries from which on a look-up is likely to wait for memory: 256 kB of buckets.
-const LARGE_FDB: usize = 16_384;
+/// FDB entries, or routes, of all networks together from which on a look-up is likely to wait for memory: 256 kB of
+/// buckets.
+const LARGE: usize = 16_384;
 
 /// Outer DSCP at encapsulation (RFC 2983).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +115,10 @@ pub struct Snapshot {
     pub settings: Settings,
     /// Remote VTEPs.
     pub vteps: Arc<VtepTable>,
-    /// Some FDB is larger than a core's cache, so that hints pay (see `datapath::hint`).
+    /// The tables are larger than a core's cache, so that hints pay (see `datapath::hint`).
     pub large: bool,
+    /// FDB entries and routes when they were added.
+    entries: usize,
     ports: Arc<[Port]>,
     trunks: Arc<[Trunk]>,
     networks: Chunked<Arc<Network>, CHUNK>,
@@ -166,6 +169,7 @@ impl Snapshot {
             settings,
             vteps: Arc::new(vteps),
             large: false,
+            entries: 0,
             ports: ports.into(),
             trunks: Arc::default(),
             networks: Chunked::default(),
@@ -187,7 +191,7 @@ impl Snapshot {
     pub fn push_network(&mut self, network: Network) -> NetworkId {
         let id = NetworkId(u32::try_from(self.networks.len()).unwrap_or(u32::MAX));
         Arc::make_mut(&mut self.by_vni).insert(network.vni, VniTarget::Network(id));
-        self.large |= network.fdb.len() > LARGE_FDB;
+        self.count(network.fdb.len());
         self.networks.push(Arc::new(network));
         id
     }
@@ -198,8 +202,14 @@ impl Snapshot {
         if let Some(vni) = vrf.l3vni {
             Arc::make_mut(&mut self.by_vni).insert(vni, VniTarget::Vrf(id));
         }
+        self.count(vrf.fib.len());
         self.vrfs.push(Arc::new(vrf));
         id
+    }
+
+    fn count(&mut self, entries: usize) {
+        self.entries += entries;
+        self.large |= self.entries > LARGE;
     }
 
     /// A network for a change: copied if another snapshot has it too, without its tables.

@@ -99,14 +99,9 @@ impl Worker {
         true
     }
 
-    /// Fetches what the packets of a batch will look up, each step for all of them, so that they wait for memory
-    /// together: the FDB lines that their headers name, then the VTEP rows that those name.
+    /// Fetches what the packets of a batch will look up.
     fn fetch_tables(&self, t: &Snapshot, port: PortId, frames: &[Frame]) {
-        let heads = || frames.iter().map(|frame| self.umem.data(frame));
-        heads().for_each(|head| prefetch(hint::fdb_line(t, port, head)));
-        for head in heads() {
-            hint::vtep_lines(t, port, head).into_iter().flatten().for_each(prefetch);
-        }
+        hint::fetch(t, frames.iter().map(|frame| (port, self.umem.data(frame))), prefetch);
     }
 
     #[inline]

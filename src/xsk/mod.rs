@@ -40,16 +40,17 @@ pub use umem::{HugePages, Umem, UmemConfig};
 /// [`UmemConfig::headroom`].
 pub const KERNEL_HEADROOM: u32 = 256;
 
-/// Asks the CPU to bring the first cache line of `bytes` near. A hint only; does nothing on other architectures.
+/// Asks the CPU to bring the cache line at this address near. A hint only, right with any address; does nothing on other
+/// architectures.
 #[inline(always)]
-pub fn prefetch(bytes: &[u8]) {
+pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing architecturally and cannot fault, whatever the address; SSE, which it needs, is
     // part of every x86_64 target.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = address;
 }

@@ -127,7 +127,7 @@ impl Umem {
     /// Has the CPU fetch the packet's first cache line.
     #[inline]
     pub fn prefetch(&self, frame: &Frame) {
-        super::prefetch(self.data(frame));
+        super::prefetch(self.data(frame).as_ptr());
     }
 
     /// Of the packet's first byte.

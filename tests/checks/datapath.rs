@@ -72,7 +72,7 @@ pub fn judge(input: &Input<'_>) -> (Verdict, Vec<u8>) {
     let tables = input.site.tables();
     let head = &input.frame[..input.head_len];
     // A hint may be wrong, but it must come to an end.
-    let _ = (hint::fdb_line(&tables, input.port, head), hint::vtep_lines(&tables, input.port, head));
+    hint::fetch(&tables, std::iter::once((input.port, head)), |_| {});
     let (verdict, end) = receive(&tables, input);
     let elsewhere = Input { piece: input.piece / 2 + 1, ..*input };
     assert_eq!(receive(&tables, &elsewhere), (verdict, end.clone()), "it matters where UMEM frames end");
