@@ -36,20 +36,37 @@ impl Groups {
         self.members.entry((network, group)).or_default().insert(at)
     }
 
-    /// Groups of a network with the places that joined them.
-    pub fn of(&self, network: NetworkId) -> impl Iterator<Item = (IpAddr, &BTreeSet<Dest>)> {
+    fn of(&self, network: NetworkId) -> impl Iterator<Item = (IpAddr, &BTreeSet<Dest>)> {
         let first = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let last = IpAddr::V6(Ipv6Addr::from_bits(u128::MAX));
         let its = self.members.range((network, first)..=(network, last));
         its.map(|((_, group), members)| (*group, members))
     }
 
-    /// Keeps the memberships for which `keep` says so: after a port moved, or a peer left a network.
-    pub fn retain(&mut self, keep: impl Fn(NetworkId, Dest) -> bool) {
-        self.members.retain(|(network, _), members| {
-            members.retain(|at| keep(*network, *at));
-            !members.is_empty()
-        });
+    /// Everything, as it is to be in the tables.
+    pub fn all(&self) -> impl Iterator<Item = (NetworkId, IpAddr)> {
+        self.members.keys().copied()
+    }
+
+    /// Places that joined a group.
+    pub fn members(&self, network: NetworkId, group: IpAddr) -> impl Iterator<Item = Dest> {
+        self.members.get(&(network, group)).into_iter().flatten().copied()
+    }
+
+    /// Takes the numbers of another configuration over. `place` tells where a member is in it, and `None` when it is no
+    /// place of the network any more: its port moved, or its peer left.
+    pub fn renumber(
+        &mut self,
+        network: impl Fn(NetworkId) -> Option<NetworkId>,
+        place: impl Fn(NetworkId, Dest) -> Option<Dest>,
+    ) {
+        for ((id, group), members) in std::mem::take(&mut self.members) {
+            let Some(id) = network(id) else { continue };
+            let kept: BTreeSet<Dest> = members.into_iter().filter_map(|at| place(id, at)).collect();
+            if !kept.is_empty() {
+                self.members.insert((id, group), kept);
+            }
+        }
     }
 }
 
@@ -84,18 +101,20 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_goes_takes_its_memberships_with_it() {
+    fn memberships_follow_their_ports_to_new_numbers_and_go_with_them() {
         let mut groups = Groups::default();
         groups.change(RED, group(1), port(1), true);
         groups.change(RED, group(2), port(2), true);
-        groups.retain(|_, at| at != port(1));
-        assert_eq!(groups.of(RED).map(|(group, _)| group).collect::<Vec<_>>(), [group(2)]);
+        groups.renumber(|_| Some(BLUE), |_, at| (at != port(1)).then_some(port(7)));
+        assert_eq!(groups.all().collect::<Vec<_>>(), [(BLUE, group(2))]);
+        assert_eq!(groups.members(BLUE, group(2)).collect::<Vec<_>>(), [port(7)]);
     }
 
     #[test]
     fn one_station_cannot_fill_the_memory() {
         let mut groups = Groups::default();
-        let joined = (0..2 * MAX_GROUPS as u32).filter(|n| groups.change(RED, group(*n), port(1), true)).count();
+        let joined =
+            (0..2 * MAX_GROUPS as u32).filter(|n| groups.change(RED, group(*n), port(1), true)).count();
         assert_eq!(joined, MAX_GROUPS);
         assert!(groups.change(BLUE, group(1), port(1), true), "another network has its own limit");
     }

@@ -76,7 +76,7 @@ impl AddressPlan {
         let mut parts: Vec<Part> = Vec::new();
         let mut bit = 0u32;
         for (i, piece) in pattern.split('.').enumerate() {
-            if i > 0 && bit % 8 != 0 {
+            if i > 0 && !bit.is_multiple_of(8) {
                 return Err(PlanError::Unaligned { what: "dot", bit });
             }
             let mut rest = piece;

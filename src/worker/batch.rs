@@ -38,6 +38,7 @@ impl Worker {
             self.serve_pending(t, now);
         }
         self.generation = t.generation;
+        self.reporter.set_layout(t.layout);
         for index in 0..self.links.len() {
             busy |= self.receive(t, now, index);
         }

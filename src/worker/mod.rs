@@ -102,7 +102,11 @@ pub struct Worker {
 struct Fence {
     number: u64,
     /// Frames that each link had accepted when the wait began.
-    marks: Vec<u64>,
+    accepted: Vec<u64>,
+    /// Frames that each outbox had lent by then.
+    given: Vec<u64>,
+    /// Times the worker slept meanwhile.
+    naps: u32,
 }
 
 impl Worker {

@@ -17,6 +17,8 @@ use crate::wire::drop::DropReason;
 
 /// Sleep while something waits that only another round can move: the kernel asked to repeat a wakeup.
 const RESTLESS_SLEEP: Duration = Duration::from_micros(200);
+/// Short sleeps in front of a fence: two seconds.
+const FENCE_NAPS: u32 = 10_000;
 /// Sleep while packets wait for a MAC.
 const PENDING_SLEEP: Duration = Duration::from_millis(5);
 /// Longest sleep.
@@ -34,7 +36,8 @@ const CLOCK_INTERVAL: u32 = 8;
 pub struct Shared {
     /// The tables.
     pub tables: ArcSwap<Snapshot>,
-    /// Number of the last fence asked for: a worker answers when all that it took for sending before has left.
+    /// Number of the last fence asked for: a worker answers when all that it took for sending before has left, and
+    /// other workers have taken what it lent them. These may have it on their way still: a second fence waits for that.
     pub fence: AtomicU64,
     /// Set once, at the end.
     pub stop: AtomicBool,
@@ -96,12 +99,17 @@ impl Worker {
     #[cold]
     fn wait_for_fence(&mut self, asked: u64) {
         if self.fence.as_ref().is_none_or(|fence| fence.number != asked) {
-            self.fence =
-                Some(Fence { number: asked, marks: self.links.iter().map(Link::accepted).collect() });
+            self.fence = Some(Fence {
+                number: asked,
+                accepted: self.links.iter().map(Link::accepted).collect(),
+                given: self.outboxes.iter().map(Outbox::given).collect(),
+                naps: 0,
+            });
         }
         let Some(fence) = &self.fence else { return };
-        let left = self.links.iter().zip(&fence.marks).all(|(link, mark)| link.has_finished(*mark));
-        if left && self.lent() == 0 {
+        let left = self.links.iter().zip(&fence.accepted).all(|(link, mark)| link.has_finished(*mark));
+        let taken = self.outboxes.iter().zip(&fence.given).all(|(outbox, mark)| outbox.has_returned(*mark));
+        if left && taken {
             self.fence = None;
             self.counters.fence.set(asked);
         }
@@ -111,17 +119,15 @@ impl Worker {
     fn sleep(&mut self, shared: &Shared) {
         self.housekeep();
         self.waker.doze();
-        let handed = self.inboxes.iter().any(|inbox| !inbox.is_empty());
-        let handed = handed || !self.commands.is_empty();
-        if !handed && !shared.stop.load(Ordering::Relaxed) {
-            let timeout =
-                if self.fence.is_some() || self.reclaiming || self.links.iter_mut().any(Link::is_restless) {
-                    RESTLESS_SLEEP
-                } else if self.pending.is_empty() {
-                    IDLE_SLEEP
-                } else {
-                    PENDING_SLEEP
-                };
+        if !self.has_news(shared) {
+            let fenced = self.is_fenced();
+            let timeout = if fenced || self.reclaiming || self.links.iter_mut().any(Link::is_restless) {
+                RESTLESS_SLEEP
+            } else if self.pending.is_empty() {
+                IDLE_SLEEP
+            } else {
+                PENDING_SLEEP
+            };
             let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.subsec_nanos().into() };
             let mut fds: Vec<PollFd<'_>> = self
                 .links
@@ -134,6 +140,23 @@ impl Worker {
             self.counters.sleeps.add(1);
         }
         self.waker.awake();
+    }
+
+    /// Whether another thread left something before it could see that this one dozes.
+    fn has_news(&self, shared: &Shared) -> bool {
+        let fence = shared.fence.load(Ordering::Relaxed);
+        self.inboxes.iter().any(|inbox| !inbox.is_empty())
+            || !self.commands.is_empty()
+            || shared.stop.load(Ordering::Relaxed)
+            || shared.tables.load().generation != self.generation
+            || (self.fence.is_none() && fence != self.counters.fence.get())
+    }
+
+    /// Whether a fence is waited for that may be passed any moment. A device that is down never finishes.
+    fn is_fenced(&mut self) -> bool {
+        let Some(fence) = &mut self.fence else { return false };
+        fence.naps = fence.naps.saturating_add(1);
+        fence.naps < FENCE_NAPS
     }
 
     /// Sends what is queued as far as the kernel takes it in time, and frees the rest, counted.

@@ -86,7 +86,10 @@ fn snooping_follows_the_receivers_that_join_and_leave() {
     assert_eq!(receivers(&taps, group), [] as [usize; 0], "nobody has joined");
     let join = |station: &Station, verb: &str| {
         let netns = fabric.station(station.host, station.port);
-        netns.run(&format!("ip addr {verb} 239.2.2.2/32 dev t0 {}", if verb == "add" { "autojoin" } else { "" }));
+        netns.run(&format!(
+            "ip addr {verb} 239.2.2.2/32 dev t0 {}",
+            if verb == "add" { "autojoin" } else { "" }
+        ));
     };
     join(&STATIONS[3], "add");
     eventually("the far receiver has it alone", Duration::from_secs(5), || receivers(&taps, group) == [3]);

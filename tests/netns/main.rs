@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod apply;
 mod carriage;
 mod exceptions;
 mod gateway;

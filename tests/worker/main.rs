@@ -6,6 +6,7 @@
     reason = "tests may fail loudly"
 )]
 
+mod fence;
 mod fixture;
 
 use std::sync::Arc;

@@ -56,7 +56,10 @@ impl<'d> Addresses<'d> {
         self.claim_routes();
         for port in &self.draft.ports {
             let networks = port_networks(port, self.index);
-            if networks.is_empty() {
+            // What is wrong with a network or its gateway is reported, and whether it would have the address is unknown.
+            let named = port.networks().count();
+            if networks.len() != named || networks.is_empty() || networks.iter().any(|id| self.is_vague(*id))
+            {
                 continue;
             }
             let owner = || culprit("port", port.name.as_ref());
@@ -108,9 +111,13 @@ impl<'d> Addresses<'d> {
     fn has(&self, id: NetworkId, ip: IpAddr) -> Option<bool> {
         let network = self.draft.networks.get(id.0 as usize)?;
         network.gateway_at?;
-        // A wrong gateway is a problem of its own; what it would reach is unknown.
-        let unknown = network.gateway.is_empty();
-        Some(unknown || network.gateway.iter().any(|address| address.value.subnet.contains(ip)))
+        Some(self.is_vague(id) || network.gateway.iter().any(|address| address.value.subnet.contains(ip)))
+    }
+
+    /// Whether a network has a gateway that is wrong.
+    fn is_vague(&self, id: NetworkId) -> bool {
+        let network = self.draft.networks.get(id.0 as usize);
+        network.is_some_and(|network| network.gateway_at.is_some() && network.gateway.is_empty())
     }
 
     fn scope(&self, id: NetworkId, ip: IpAddr) -> u32 {

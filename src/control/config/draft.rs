@@ -95,6 +95,8 @@ pub(super) struct PeerDraft {
     pub(super) name: Option<At<String>>,
     pub(super) encap_ips: Option<At<Vec<At<IpAddr>>>>,
     pub(super) router_mac: Option<At<Mac>>,
+    /// Whether a router MAC is written, right or wrong.
+    pub(super) has_router_mac: bool,
     pub(super) endpoints: Vec<EndpointDraft>,
     /// Addresses of endpoints, as in `Peer`.
     pub(super) addresses_v4: Vec<(u32, Ipv4Addr)>,
@@ -260,10 +262,12 @@ fn uplink(mut f: Fields<'_>, errors: &mut Errors<'_>) -> UplinkDraft {
 }
 
 fn peer(f: &mut Fields<'_>) -> PeerDraft {
+    let has_router_mac = f.has("router_mac");
     PeerDraft {
         name: f.required("name", value::name),
         encap_ips: encap_ips(f),
         router_mac: f.optional("router_mac", value::station_mac),
+        has_router_mac,
         endpoints: Vec::new(),
         addresses_v4: Vec::new(),
         addresses_v6: Vec::new(),

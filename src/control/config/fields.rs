@@ -96,7 +96,7 @@ impl<'p> Fields<'p> {
     }
 
     /// Like [`Self::list`], with at least one and at most `max` elements, each once. Empty when absent or wrong.
-    pub(super) fn set<T: fmt::Display + Eq + Hash>(
+    pub(super) fn set<T: fmt::Display + Clone + Eq + Hash>(
         &mut self,
         key: &'static str,
         max: usize,
@@ -110,12 +110,12 @@ impl<'p> Fields<'p> {
             self.problem(list.at, Problem::TooMany { what: key, count, max });
         }
         let mut seen = HashSet::new();
-        for value in &list.value {
-            if !seen.insert(&value.value) {
-                self.problem(value.at, Problem::ListedTwice { key, value: value.value.to_string() });
-            }
+        let (once, again): (Vec<_>, Vec<_>) =
+            list.value.into_iter().partition(|value| seen.insert(value.value.clone()));
+        for value in again {
+            self.problem(value.at, Problem::ListedTwice { key, value: value.value.to_string() });
         }
-        list.value
+        once
     }
 
     /// The tables under `key`, written as `[[…]]` or as an array of inline tables.

@@ -156,7 +156,7 @@ pub(super) fn finish_port(draft: &PortDraft, index: &Index<'_>, errors: &mut Err
         }
         _ => {
             let two = roles.into_iter().filter(|given| *given).count() == 2;
-            let count = if two { "two" } else { "all" };
+            let count = if two { "two" } else { "all three" };
             let later = [
                 draft.native.as_ref().map(|native| native.at),
                 draft.vlans.first().map(|vlan| vlan.at),

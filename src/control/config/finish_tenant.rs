@@ -187,13 +187,13 @@ impl Finish<'_> {
                 let peer = self.draft.peers.get(id.0 as usize)?;
                 if !self.tenant.has_l3vni {
                     errors.push(name.at, culprit, Problem::NoEffect { key: "peer", needs: "l3vni" });
-                } else if !members.contains(&id) {
-                    let tenant =
-                        self.tenant.name.as_ref().map_or_else(String::new, |name| name.value.clone());
-                    let problem = Problem::PeerNotInTenant { peer: name.value.clone(), tenant };
-                    errors.push(name.at, culprit, problem);
+                } else if let Some(tenant) = &self.tenant.name
+                    && !members.contains(&id)
+                {
+                    let (peer, tenant) = (name.value.clone(), tenant.value.clone());
+                    errors.push(name.at, culprit, Problem::PeerNotInTenant { peer, tenant });
                 }
-                if peer.router_mac.is_none() {
+                if !peer.has_router_mac {
                     errors.push(name.at, culprit, Problem::PeerWithoutRouterMac(name.value.clone()));
                 }
                 let known = &peer.encap_ips.as_ref()?.value;

@@ -1,5 +1,7 @@
 //! What a right file means, and every message a wrong one can give.
 
+mod tenants;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;

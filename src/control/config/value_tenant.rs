@@ -87,7 +87,8 @@ pub(super) fn edge(ip: IpAddr, subnet: Prefix) -> Option<&'static str> {
         IpAddr::V6(_) => false,
     };
     match ip {
-        ip if ip == subnet.addr() => Some("subnet's own"),
+        IpAddr::V4(_) if ip == subnet.addr() => Some("network"),
+        IpAddr::V6(_) if ip == subnet.addr() => Some("subnet-router anycast"),
         _ if last => Some("broadcast"),
         _ => None,
     }
@@ -172,12 +173,12 @@ mod tests {
             let (addr, len) = split(subnet).unwrap();
             edge(ip.parse().unwrap(), Prefix::new(addr, len).unwrap())
         };
-        assert_eq!(edge("10.0.0.0", "10.0.0.0/24"), Some("subnet's own"));
+        assert_eq!(edge("10.0.0.0", "10.0.0.0/24"), Some("network"));
         assert_eq!(edge("10.0.0.255", "10.0.0.0/24"), Some("broadcast"));
         assert_eq!(edge("10.0.1.255", "10.0.0.0/16"), None);
         assert_eq!(edge("10.0.0.255", "10.0.1.0/24"), None);
         assert_eq!(edge("10.0.0.0", "10.0.0.0/31"), None);
-        assert_eq!(edge("fd00::", "fd00::/64"), Some("subnet's own"));
+        assert_eq!(edge("fd00::", "fd00::/64"), Some("subnet-router anycast"));
         assert_eq!(edge("fd00::ffff:ffff:ffff:ffff", "fd00::/64"), None);
         assert_eq!(edge("fd00::", "fd00::/127"), None);
     }
