@@ -8,11 +8,17 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use flowrail::control::api::Server;
+use flowrail::control::report::{
+    ApplyRequest, ChangeReport, FdbReport, FileError, LearningReport, Listing, MoveRequest, NetworkReport,
+    Operate, Refusal, RouteReport, RuleReport, Source, TenantReport, Took,
+};
 use flowrail::control::stats::{
     CopyMode, Counters, Frames, Inspect, NeighborReport, PortKind, PortReport, Stats, Totals, WorkerStats,
     XdpMode,
 };
 use flowrail::wire::drop::{DropReason, Note};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 const RIGHT: &str = "[[uplink]]\ninterface = \"eth1\"\nencap_ips = [\"10.0.0.1\"]\n";
@@ -41,8 +47,8 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn every_help_has_examples() {
-    for command in ["", "run", "check", "show", "trace"] {
-        let args: Vec<&str> = [command, "--help"].into_iter().filter(|arg| !arg.is_empty()).collect();
+    for command in ["", "run", "check", "show", "trace", "apply", "port", "port move"] {
+        let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let output = flowrail(&args);
         assert_eq!(code(&output), 0, "{command}");
         assert!(stdout(&output).contains("Examples:\n  flowrail "), "{command}");
@@ -63,6 +69,12 @@ fn wrong_usage_is_exit_code_2() {
         &["run"],
         &["run", "--config", "x", "--log", "a=b=c"],
         &["trace", "x.pcap"],
+        &["apply"],
+        &["port"],
+        &["port", "move", "gpu0"],
+        &["show", "fdb", "--network", "red&x=y"],
+        &["show", "stats", "--network", "red"],
+        &["show", "fdb", "--tenant", "red"],
     ] {
         let output = flowrail(args);
         assert_eq!(code(&output), 2, "{args:?}");
@@ -157,7 +169,7 @@ impl Running {
                 let server = Server::bind(&path).await.unwrap();
                 ready.send(()).unwrap();
                 let shutdown = async move { stopped.await.unwrap_or_default() };
-                server.serve(Arc::new(Busy), shutdown).await.unwrap();
+                server.serve(Arc::new(Busy), Arc::new(Busy), shutdown).await.unwrap();
             });
         });
         is_ready.recv().unwrap();
@@ -169,10 +181,14 @@ impl Running {
     }
 
     fn show(&self, args: &[&str]) -> Output {
-        let path = Self::path(self.directory.path());
-        let output = flowrail(&[&["show", "--socket", path.to_str().unwrap()], args].concat());
+        let output = self.ask(&[&["show"], args].concat());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         output
+    }
+
+    fn ask(&self, args: &[&str]) -> Output {
+        let path = Self::path(self.directory.path());
+        flowrail(&[args, &["--socket", path.to_str().unwrap()]].concat())
     }
 }
 
@@ -275,6 +291,218 @@ impl Inspect for Busy {
         };
         vec![found, lost]
     }
+
+    fn networks(&self) -> Vec<NetworkReport> {
+        let red = NetworkReport {
+            network: "red".to_owned(),
+            vni: 100,
+            tenant: Some("acme".to_owned()),
+            gateways: vec!["10.9.0.1".parse().unwrap()],
+            ports: vec!["tap0".to_owned()],
+            peers: vec!["h1".to_owned(), "h2".to_owned()],
+            stations: 7,
+            addresses: 3,
+            learning: Some(LearningReport { stations: 5, limit: 1000, addresses: 2, ageing_ms: 300_000 }),
+        };
+        let blue = NetworkReport {
+            network: "blue".to_owned(),
+            tenant: None,
+            gateways: Vec::new(),
+            learning: None,
+            ..red.clone()
+        };
+        vec![red, blue]
+    }
+
+    fn tenants(&self) -> Vec<TenantReport> {
+        let rule = |rule: &str, action: &str, packets| RuleReport {
+            rule: rule.to_owned(),
+            action: action.to_owned(),
+            packets,
+        };
+        vec![TenantReport {
+            tenant: "acme".to_owned(),
+            l3vni: Some(9000),
+            router_mac: "02:00:00:00:00:01".to_owned(),
+            networks: vec!["red".to_owned()],
+            routes: 12,
+            rules: vec![rule("storage", "allow", 17), rule("2", "deny", 0)],
+        }]
+    }
+
+    fn fdb(&self, network: Option<&str>) -> Option<Listing<FdbReport>> {
+        let row = |n: usize| FdbReport {
+            network: "red".to_owned(),
+            vni: 100,
+            mac: format!("02:00:00:{:02x}:{:02x}:{:02x}", n >> 16 & 255, n >> 8 & 255, n & 255),
+            port: (n == 0).then(|| "tap0".to_owned()),
+            vtep: (n > 0).then(|| "10.1.0.2".parse().unwrap()),
+            peer: (n > 0).then(|| "h1".to_owned()),
+            source: if n == 0 { Source::Static } else { Source::Learned },
+            age_ms: (n > 0).then_some(1500),
+            frozen: n == 2,
+        };
+        match network {
+            None => Some(Box::new((0..200_000).map(row))),
+            Some("red") => Some(Box::new((0..3).map(row))),
+            Some(_) => None,
+        }
+    }
+
+    fn routes(&self, tenant: Option<&str>) -> Option<Listing<RouteReport>> {
+        let row = RouteReport {
+            tenant: "acme".to_owned(),
+            prefix: "10.9.0.7/32".to_owned(),
+            kind: "host".to_owned(),
+            network: Some("red".to_owned()),
+            vtep: None,
+            mac: Some("02:00:00:00:0a:07".to_owned()),
+            leak: None,
+            source: Source::Learned,
+            age_ms: Some(65_000),
+        };
+        (tenant != Some("nobody")).then(|| Box::new([row].into_iter()) as Listing<RouteReport>)
+    }
+}
+
+impl Operate for Busy {
+    fn apply(self: Arc<Self>, request: ApplyRequest) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
+        let changes = vec!["+ network blue (VNI 200)".to_owned()];
+        let took = Took { total_ms: 3.14, leave_ms: 2.0, ..Took::default() };
+        let unfinished = Vec::new();
+        let ApplyRequest { file, text, dry_run } = request;
+        let answer = match text.as_str() {
+            "wrong" => Err(Refusal {
+                error: format!("{file} is wrong; nothing was changed"),
+                errors: vec![FileError {
+                    line: 1,
+                    culprit: String::new(),
+                    problem: "odd".to_owned(),
+                    message: format!("{file}:1: odd"),
+                }],
+                refused: Vec::new(),
+            }),
+            "fixed" => Err(Refusal {
+                error: "this cannot change while flowrail runs; nothing was changed".to_owned(),
+                errors: Vec::new(),
+                refused: vec!["[workers]".to_owned(), "port gpu9 added".to_owned()],
+            }),
+            "same" => Ok(ChangeReport { dry_run, changes: Vec::new(), took, unfinished }),
+            _ => Ok(ChangeReport { dry_run, changes, took, unfinished }),
+        };
+        async { answer }.boxed()
+    }
+
+    fn move_port(self: Arc<Self>, request: MoveRequest) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
+        let MoveRequest { port, network, macs } = request;
+        let report = ChangeReport {
+            changes: vec![format!(
+                "~ port {port}: network red → {network}, {} macs",
+                macs.map_or(0, |m| m.len())
+            )],
+            unfinished: vec!["worker 0: a device has not sent what it was given".to_owned()],
+            ..ChangeReport::default()
+        };
+        async { Ok(report) }.boxed()
+    }
+}
+
+#[test]
+fn apply_prints_what_changed_and_how_long_it_took() {
+    let running = Running::start();
+    for (text, options, expected) in [
+        (
+            "x",
+            &[][..],
+            "+ network blue (VNI 200)\nchanged in 3.1 ms (read 0.0, compare 0.0, build 0.0, publish 0.0, adopt 0.0, \
+             leave 2.0)\n",
+        ),
+        ("x", &["--dry-run"], "+ network blue (VNI 200)\nnothing was changed, as asked\n"),
+        ("same", &[], "nothing to change\n"),
+    ] {
+        let file = file(text);
+        let output = running.ask(&[&["apply", file.path().to_str().unwrap()], options].concat());
+        assert_eq!((code(&output), stdout(&output).as_str(), stderr(&output).as_str()), (0, expected, ""));
+    }
+    let json = running.ask(&["apply", "--json", file("x").path().to_str().unwrap()]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["took"]["total_ms"], 3.14);
+}
+
+#[test]
+fn what_apply_refuses_is_named_and_is_exit_code_1() {
+    let running = Running::start();
+    let wrong = file("wrong");
+    let path = wrong.path().to_str().unwrap();
+    let output = running.ask(&["apply", path]);
+    assert_eq!(
+        (code(&output), stdout(&output), stderr(&output)),
+        (1, String::new(), format!("{path}:1: odd\n"))
+    );
+    let output = running.ask(&["apply", "--json", path]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((code(&output), &json["errors"][0]["line"]), (1, &1.into()));
+
+    let output = running.ask(&["apply", file("fixed").path().to_str().unwrap()]);
+    let expected = "flowrail: this cannot change while flowrail runs; nothing was changed\n  [workers]\n  port gpu9 added\n";
+    assert_eq!((code(&output), stderr(&output).as_str()), (1, expected));
+    assert_eq!(code(&running.ask(&["apply", "/nonexistent/host.toml"])), 2);
+}
+
+#[test]
+fn a_port_moves_with_its_macs_and_a_warning_is_shown() {
+    let running = Running::start();
+    let output = running.ask(&["port", "move", "gpu0", "--network", "blue", "--macs", "a,b"]);
+    let text = stdout(&output);
+    assert!(text.starts_with("~ port gpu0: network red → blue, 2 macs\nchanged in 0.0 ms"), "{text}");
+    assert!(text.ends_with("\nwarning: worker 0: a device has not sent what it was given\n"), "{text}");
+}
+
+#[test]
+fn long_tables_are_printed_row_by_row() {
+    let running = Running::start();
+    let expected = "\
+network           VNI       mac                place                             source   age
+red               100       02:00:00:00:00:00  port tap0                         static   -
+red               100       02:00:00:00:00:01  VTEP 10.1.0.2 (h1)                learned  1.5s
+red               100       02:00:00:00:00:02  VTEP 10.1.0.2 (h1)                learned  1.5s, frozen
+";
+    assert_eq!(stdout(&running.show(&["fdb", "--network", "red"])), expected);
+    assert_eq!(stdout(&running.show(&["fdb"])).lines().count(), 200_001);
+    let all: Vec<FdbReport> = serde_json::from_slice(&running.show(&["fdb", "--json"]).stdout).unwrap();
+    assert_eq!(all, Busy.fdb(None).unwrap().collect::<Vec<_>>());
+    let output = running.ask(&["show", "fdb", "--network", "green"]);
+    let said = "flowrail: flowrail answered 404 Not Found: no network is called green\n";
+    assert_eq!((code(&output), stderr(&output).as_str()), (1, said));
+
+    let routes = stdout(&running.show(&["routes", "--tenant", "acme"]));
+    let last = routes.lines().last().unwrap();
+    let words: Vec<&str> = last.split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["acme", "10.9.0.7/32", "host", "02:00:00:00:0a:07", "network", "red", "learned", "1m5s"]
+    );
+}
+
+#[test]
+fn networks_and_tenants_are_tables() {
+    let running = Running::start();
+    let networks = "\
+network  VNI  tenant  gateway   ports  peers  stations  learned  limit  addresses
+red      100  acme    10.9.0.1      1      2         7  5        1000           3
+blue     100  -       -             1      2         7  -        -              3
+";
+    assert_eq!(stdout(&running.show(&["networks"])), networks);
+    let tenants = "\
+tenant  L3VNI  router MAC         networks  routes  rules
+acme     9000  02:00:00:00:00:01  red           12      2
+
+acme: rules
+  rule     action  packets
+  storage  allow        17
+  2        deny          0
+";
+    assert_eq!(stdout(&running.show(&["tenants"])), tenants);
 }
 
 #[test]

@@ -2,8 +2,11 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong configuration file.
 
+mod apply;
 mod check;
 mod client;
+mod port;
+mod rows;
 mod run;
 mod show;
 mod table;
@@ -32,6 +35,8 @@ Examples:
   flowrail check /etc/flowrail/host.toml          find every error in a configuration
   flowrail run --config /etc/flowrail/host.toml   forward packets
   flowrail show stats                             what the running flowrail has done
+  flowrail apply /etc/flowrail/host.toml          change what it does, without a restart
+  flowrail port move gpu0 --network blue-a        put one port into another network
   flowrail trace --config host.toml --port tap0 guest.pcap
                                                   what would become of captured packets
 Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong configuration file.";
@@ -41,6 +46,8 @@ enum Command {
     Run(run::RunArgs),
     Check(check::CheckArgs),
     Show(show::ShowArgs),
+    Apply(apply::ApplyArgs),
+    Port(port::PortArgs),
     Trace(trace::TraceArgs),
 }
 
@@ -51,6 +58,8 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Show(args) => show::main(&args),
+        Command::Apply(args) => apply::main(&args),
+        Command::Port(args) => port::main(&args),
         Command::Trace(args) => trace::main(&args),
     };
     result.unwrap_or_else(|error| report(&error))
@@ -63,9 +72,14 @@ fn report(error: &anyhow::Error) -> ExitCode {
         Some(load) => (format!("{load}\n"), ExitCode::from(USAGE)),
         None => (format!("flowrail: {error:#}\n"), ExitCode::FAILURE),
     };
+    complain(&text);
+    code
+}
+
+/// Writes to standard error.
+fn complain(text: &str) {
     // Nobody is left to be told when this fails.
     let _ = io::stderr().write_all(text.as_bytes());
-    code
 }
 
 /// Writes to standard output. A reader that has seen enough (`| head`) is no failure.

@@ -5,18 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
-use serde::de::DeserializeOwned;
 
 use crate::control::config::DEFAULT_SOCKET;
+use crate::control::report::{NetworkReport, TenantReport};
 use crate::control::stats::{
     CopyMode, Counters, NeighborReport, PortKind, PortReport, Stats, Version, XdpMode,
 };
 use crate::wire::drop::{DropReason, Note};
 
-use super::client;
 use super::table::Table;
+use super::{client, rows};
 
 /// Ask the running flowrail.
 #[derive(Debug, Args)]
@@ -24,13 +23,21 @@ use super::table::Table;
 Examples:
   flowrail show stats
   flowrail show ports --json | jq '.[] | {name, rx_packets}'
-  flowrail show neighbors --socket /run/flowrail/blue.sock")]
+  flowrail show neighbors --socket /run/flowrail/blue.sock
+  flowrail show fdb --network red-a
+  flowrail show routes --tenant red --json | jq '.[].prefix'")]
 pub(super) struct ShowArgs {
     /// What to show
     what: What,
     /// Socket of the running flowrail
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
+    /// Only this network (with fdb)
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    network: Option<String>,
+    /// Only this tenant (with routes)
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    tenant: Option<String>,
     /// Print the API's JSON
     #[arg(long)]
     json: bool,
@@ -44,39 +51,67 @@ enum What {
     Ports,
     /// Next hops of the remote encap IPs
     Neighbors,
-}
-
-impl What {
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Stats => "/v1/stats",
-            Self::Ports => "/v1/ports",
-            Self::Neighbors => "/v1/neighbors",
-        }
-    }
+    /// Stations: where each MAC is, static or learned
+    Fdb,
+    /// Routes of the tenants
+    Routes,
+    /// Networks: ports, peers, stations
+    Networks,
+    /// Tenants: networks, routes, rules and what these counted
+    Tenants,
 }
 
 pub(super) fn main(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let body = client::get(&args.socket, args.what.path())?;
-    let text = if args.json {
-        let value: serde_json::Value = read(&body)?;
-        format!("{value:#}\n")
-    } else {
-        match args.what {
-            What::Stats => {
-                let version = read(&client::get(&args.socket, "/v1/version")?)?;
-                stats(&version, &read(&body)?)
-            }
-            What::Ports => ports(&read::<Vec<_>>(&body)?),
-            What::Neighbors => neighbors(&read::<Vec<_>>(&body)?),
+    let filter = match (args.what, &args.network, &args.tenant) {
+        (_, None, None) => String::new(),
+        (What::Fdb, Some(network), None) => format!("?network={network}"),
+        (What::Routes, None, Some(tenant)) => format!("?tenant={tenant}"),
+        _ => {
+            super::complain("flowrail: --network goes with `show fdb`, --tenant with `show routes`\n");
+            return Ok(ExitCode::from(super::USAGE));
         }
     };
-    super::print(&text)?;
+    let value = args.what.to_possible_value();
+    let path = format!("/v1/{}{filter}", value.as_ref().map_or("", |value| value.get_name()));
+    let socket = &args.socket;
+    match args.what {
+        What::Fdb | What::Routes if args.json => {
+            client::stream(socket, &path, |piece| super::print(&String::from_utf8_lossy(piece)))?;
+        }
+        What::Fdb => rows::print(socket, &path, rows::FDB, rows::fdb)?,
+        What::Routes => rows::print(socket, &path, rows::ROUTES, rows::route)?,
+        _ => {
+            let body = client::get(socket, &path)?;
+            super::print(&if args.json {
+                format!("{:#}\n", client::read::<serde_json::Value>(&body)?)
+            } else {
+                table(args, &body)?
+            })?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
-    serde_json::from_slice(body).context("flowrail's answer is not understood; are both of the same version?")
+/// A short answer as a table.
+fn table(args: &ShowArgs, body: &[u8]) -> anyhow::Result<String> {
+    Ok(match args.what {
+        What::Stats => {
+            let version = client::read(&client::get(&args.socket, "/v1/version")?)?;
+            stats(&version, &client::read(body)?)
+        }
+        What::Ports => ports(&client::read::<Vec<_>>(body)?),
+        What::Neighbors => neighbors(&client::read::<Vec<_>>(body)?),
+        What::Networks => networks(&client::read::<Vec<_>>(body)?),
+        What::Tenants => tenants(&client::read::<Vec<_>>(body)?),
+        What::Fdb | What::Routes => String::new(),
+    })
+}
+
+/// A name as the configuration allows it, which needs no escapes in a query.
+fn name(text: &str) -> Result<String, String> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let ok = !text.is_empty() && text.bytes().all(legal);
+    if ok { Ok(text.to_owned()) } else { Err("names have letters, digits, '.', '_' and '-'".to_owned()) }
 }
 
 fn stats(version: &Version, stats: &Stats) -> String {
@@ -203,6 +238,62 @@ fn neighbors(neighbors: &[NeighborReport]) -> String {
     table.render()
 }
 
+fn networks(networks: &[NetworkReport]) -> String {
+    let mut table = Table::new(&[
+        "network",
+        "VNI",
+        "tenant",
+        "gateway",
+        "ports",
+        "peers",
+        "stations",
+        "learned",
+        "limit",
+        "addresses",
+    ]);
+    for network in networks {
+        let learning = network.learning;
+        let or_dash = |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let gateways = network.gateways.iter().map(ToString::to_string).collect::<Vec<_>>();
+        table.row([
+            network.network.clone(),
+            network.vni.to_string(),
+            network.tenant.clone().unwrap_or_else(|| "-".to_owned()),
+            if gateways.is_empty() { "-".to_owned() } else { gateways.join(" ") },
+            network.ports.len().to_string(),
+            network.peers.len().to_string(),
+            network.stations.to_string(),
+            or_dash(learning.map(|learning| learning.stations)),
+            or_dash(learning.map(|learning| learning.limit)),
+            network.addresses.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn tenants(tenants: &[TenantReport]) -> String {
+    let mut table = Table::new(&["tenant", "L3VNI", "router MAC", "networks", "routes", "rules"]);
+    let mut details = String::new();
+    for tenant in tenants {
+        table.row([
+            tenant.tenant.clone(),
+            tenant.l3vni.map_or_else(|| "-".to_owned(), |vni| vni.to_string()),
+            tenant.router_mac.clone(),
+            tenant.networks.join(" "),
+            tenant.routes.to_string(),
+            tenant.rules.len().to_string(),
+        ]);
+        if !tenant.rules.is_empty() {
+            let mut rules = Table::new(&["  rule", "action", "packets"]);
+            for rule in &tenant.rules {
+                rules.row([format!("  {}", rule.rule), rule.action.clone(), rule.packets.to_string()]);
+            }
+            let _ = write!(details, "\n{}: rules\n{}", tenant.tenant, rules.render());
+        }
+    }
+    table.render() + &details
+}
+
 /// The counters above 0 under a title, each with a sentence; nothing when there are none.
 fn explained(title: &str, counters: &Counters, explain: impl Fn(&str) -> &'static str) -> String {
     let nonzero = counters.nonzero();
@@ -238,7 +329,7 @@ fn explain_socket(label: &str) -> &'static str {
 }
 
 /// A duration for people: the two largest units.
-fn uptime(time: Duration) -> String {
+pub(super) fn uptime(time: Duration) -> String {
     let seconds = time.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,10 +13,10 @@ use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use serde_json::{Value, json};
 
-use crate::control::config::{Config, PortRole, Steer};
+use crate::control::config::{Action, Config, Steer, TenantId};
 use crate::control::publish::{self, Facts};
 use crate::datapath::{Answer, Step};
-use crate::ids::{NetworkId, PortId};
+use crate::ids::{NetworkId, PortId, RuleId, VrfId};
 use crate::tables::fdb::Dest;
 use crate::tables::snapshot::Snapshot;
 use crate::tables::vrf::Route;
@@ -105,11 +106,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn roce_only(&self, port: PortId) -> bool {
-        self.config.access_ports().any(|(id, p)| {
-            id == port
-                && p.steer == Steer::Roce
-                && matches!(p.role, PortRole::Network(_) | PortRole::Native(_))
-        })
+        self.config.access_ports().any(|(id, p)| id == port && p.steer == Steer::Roce)
     }
 
     fn name(&self, port: PortId) -> &str {
@@ -151,8 +148,10 @@ impl<'a> Tracer<'a> {
                 let network = network.map_or("no network", |id| self.network(id));
                 ("vlan", format!("{tag}: {network}"))
             }
-            Step::Route(vrf, dst, route) => ("route", format!("VRF {}, {dst}: {}", vrf.0, self.route(route))),
-            Step::Rule(rule) => ("policy", format!("rule {}", rule.0)),
+            Step::Route(vrf, dst, route) => {
+                ("route", format!("VRF {}, {}: {}", self.vrf(vrf), self.place(dst), self.route(route)))
+            }
+            Step::Rule(rule) => ("policy", self.rule(rule)),
             Step::Routed { dst, src, ttl } => ("routed", format!("{src} -> {dst}, TTL {ttl}")),
             Step::Answer(answer) => ("answer", describe(answer)),
             Step::Native(port) => ("native", format!("without a tunnel to {}", self.name(port))),
@@ -161,6 +160,31 @@ impl<'a> Tracer<'a> {
 
     fn network(&self, id: NetworkId) -> &str {
         self.config.networks.get(id.0 as usize).map_or("?", |network| &network.name)
+    }
+
+    fn vrf(&self, id: VrfId) -> &str {
+        self.config.tenant(TenantId(id.0)).map_or("?", |tenant| &tenant.name)
+    }
+
+    /// An address, and what it means by the address plan.
+    fn place(&self, ip: IpAddr) -> String {
+        let plan = self.config.address_plan.as_ref();
+        let position = plan.and_then(|plan| plan.decode(ip));
+        position.map_or_else(|| ip.to_string(), |position| format!("{ip} ({position})"))
+    }
+
+    /// A rule by its name, else by its place in its tenant, from 1.
+    fn rule(&self, id: RuleId) -> String {
+        let Some((_, tenant, rule)) = self.config.rules().nth(id.0 as usize) else { return "?".to_owned() };
+        let of_tenant = self.config.rules().take_while(|(number, ..)| *number <= id);
+        let number = of_tenant.filter(|(_, its, _)| *its == tenant).count();
+        let name = rule.name.clone().unwrap_or_else(|| number.to_string());
+        let action = match rule.rule.action {
+            Action::Allow => "allows",
+            Action::Deny => "denies",
+            Action::Count => "counts",
+        };
+        format!("tenant {}, rule {name} {action} it", self.vrf(tenant.vrf()))
     }
 
     fn route(&self, route: Option<Route>) -> String {
@@ -173,7 +197,7 @@ impl<'a> Tracer<'a> {
             Some(Route::NoRouterMac) => "a peer without a router MAC".to_owned(),
             Some(Route::Connected(id)) => format!("network {}, station unknown", self.network(id)),
             Some(Route::Gateway(id)) => format!("the gateway of network {}", self.network(id)),
-            Some(Route::Leak(vrf)) => format!("leaked to VRF {}", vrf.0),
+            Some(Route::Leak(vrf)) => format!("leaked to VRF {}", self.vrf(vrf)),
             Some(Route::Blackhole) => "blackhole".to_owned(),
         }
     }

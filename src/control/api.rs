@@ -1,5 +1,5 @@
-//! The API: JSON over HTTP on a Unix socket that only its owner may open. Reads only. Knows nothing of the datapath;
-//! asks [`Inspect`].
+//! The API: JSON over HTTP on a Unix socket that only its owner may open. Knows nothing of the datapath; asks
+//! [`Inspect`], and tells [`Operate`] what to change. This file owns the socket, `http` the paths.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::future::Future;
@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
-use axum::routing::get;
-use axum::{Json, Router};
-use serde::Serialize;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-use super::stats::{Inspect, NeighborReport, PortReport, Stats, Version};
+use super::http::{self, Service};
+use super::report::Operate;
+use super::stats::Inspect;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 16;
@@ -100,6 +97,7 @@ impl Server {
     pub async fn serve(
         self,
         inspect: Arc<dyn Inspect>,
+        operate: Arc<dyn Operate>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         let Self { listener, file } = self;
@@ -108,7 +106,8 @@ impl Server {
             shutdown.await;
             drop(down);
         };
-        let serve = axum::serve(listener, router(inspect)).with_graceful_shutdown(begin);
+        let serve =
+            axum::serve(listener, http::router(Service { inspect, operate })).with_graceful_shutdown(begin);
         let deadline = async {
             while is_down.changed().await.is_ok() {}
             tokio::time::sleep(GRACE).await;
@@ -191,48 +190,38 @@ async fn remove_stale(path: &Path) -> Result<(), ApiError> {
     }
 }
 
-type Asked = State<Arc<dyn Inspect>>;
-
-fn router(inspect: Arc<dyn Inspect>) -> Router {
-    async fn stats(State(inspect): Asked) -> Json<Stats> {
-        Json(inspect.stats())
-    }
-    async fn ports(State(inspect): Asked) -> Json<Vec<PortReport>> {
-        Json(inspect.ports())
-    }
-    async fn neighbors(State(inspect): Asked) -> Json<Vec<NeighborReport>> {
-        Json(inspect.neighbors())
-    }
-    async fn version() -> Json<Version> {
-        Json(Version::current())
-    }
-    async fn unknown(uri: Uri) -> (StatusCode, Json<Problem>) {
-        let error = format!("nothing is at {}", uri.path());
-        (StatusCode::NOT_FOUND, Json(Problem { error }))
-    }
-    Router::new()
-        .route("/v1/stats", get(stats))
-        .route("/v1/ports", get(ports))
-        .route("/v1/neighbors", get(neighbors))
-        .route("/v1/version", get(version))
-        .fallback(unknown)
-        .with_state(inspect)
-}
-
-/// Body of an answer that is none.
-#[derive(Serialize)]
-struct Problem {
-    error: String,
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::oneshot;
 
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
     use super::*;
+    use crate::control::report::{
+        ApplyRequest, ChangeReport, FdbReport, Listing, MoveRequest, NetworkReport, Refusal, RouteReport,
+        TenantReport,
+    };
+    use crate::control::stats::{NeighborReport, PortReport, Stats, Version};
 
     struct Sample;
+
+    impl Operate for Sample {
+        fn apply(
+            self: Arc<Self>,
+            request: ApplyRequest,
+        ) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
+            let report = ChangeReport { dry_run: request.dry_run, ..ChangeReport::default() };
+            async { Ok(report) }.boxed()
+        }
+        fn move_port(
+            self: Arc<Self>,
+            request: MoveRequest,
+        ) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
+            async move { Err(Refusal::because(format!("no port is called {}", request.port))) }.boxed()
+        }
+    }
 
     impl Inspect for Sample {
         fn stats(&self) -> Stats {
@@ -244,6 +233,18 @@ mod tests {
         fn neighbors(&self) -> Vec<NeighborReport> {
             Vec::new()
         }
+        fn networks(&self) -> Vec<NetworkReport> {
+            Vec::new()
+        }
+        fn tenants(&self) -> Vec<TenantReport> {
+            Vec::new()
+        }
+        fn fdb(&self, network: Option<&str>) -> Option<Listing<FdbReport>> {
+            network.is_none().then(|| Box::new(std::iter::empty()) as Listing<FdbReport>)
+        }
+        fn routes(&self, _: Option<&str>) -> Option<Listing<RouteReport>> {
+            None
+        }
     }
 
     /// A socket path in a directory that does not exist yet.
@@ -254,8 +255,17 @@ mod tests {
     }
 
     async fn get(path: &Path, request: &str) -> String {
+        exchange(path, &format!("GET {request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await
+    }
+
+    async fn post(path: &Path, request: &str, body: &str) -> String {
+        let head = format!("POST {request} HTTP/1.1\r\nhost: x\r\nconnection: close");
+        let kind = "content-type: application/json";
+        exchange(path, &format!("{head}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await
+    }
+
+    async fn exchange(path: &Path, request: &str) -> String {
         let mut stream = UnixStream::connect(path).await.unwrap();
-        let request = format!("GET {request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -266,7 +276,7 @@ mod tests {
         let server = Server::bind(path).await.unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move { stopped.await.unwrap_or_default() };
-        (stop, tokio::spawn(server.serve(Arc::new(Sample), shutdown)))
+        (stop, tokio::spawn(server.serve(Arc::new(Sample), Arc::new(Sample), shutdown)))
     }
 
     #[tokio::test]
@@ -293,6 +303,28 @@ mod tests {
         stop.send(()).unwrap();
         task.await.unwrap().unwrap();
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn changes_are_posted_and_refusals_say_why() {
+        let (_keep, path) = place();
+        let (_stop, _task) = start(&path).await;
+        let apply = post(&path, "/v1/apply?dry_run=true", r#"{"file":"a","text":""}"#).await;
+        assert!(apply.starts_with("HTTP/1.1 200") && apply.contains("\"dry_run\":true"), "{apply}");
+        let large = format!(r#"{{"file":"a","text":"{}"}}"#, "#".repeat(5_000_000));
+        let apply = post(&path, "/v1/apply", &large).await;
+        assert!(apply.starts_with("HTTP/1.1 200") && apply.contains("\"dry_run\":false"), "{apply}");
+        let refused = post(&path, "/v1/port-move", r#"{"port":"gpu9","network":"red"}"#).await;
+        assert!(
+            refused.starts_with("HTTP/1.1 422") && refused.contains("no port is called gpu9"),
+            "{refused}"
+        );
+        assert!(get(&path, "/v1/fdb").await.starts_with("HTTP/1.1 200"));
+        let unknown = get(&path, "/v1/fdb?network=x").await;
+        assert!(
+            unknown.starts_with("HTTP/1.1 404") && unknown.contains("no network is called x"),
+            "{unknown}"
+        );
     }
 
     #[tokio::test]

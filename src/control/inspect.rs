@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::config::Config;
-use super::netlink::Resolver;
+use super::learn::Learner;
+use super::listing;
 use super::publish::Facts;
+use super::report::{FdbReport, Listing, NetworkReport, RouteReport, TenantReport};
 use super::setup::OpenPort;
+use super::site::Site;
 use super::stats::{
     CopyMode, Counters as Labelled, Inspect, NeighborReport, PortKind, PortReport, Stats, Totals,
     WorkerStats, XdpMode,
@@ -19,16 +22,12 @@ use crate::worker::counters::{Counter, Counters};
 
 /// Everything that can be asked.
 pub struct Inspector {
-    /// The configuration that runs.
-    pub config: Config,
-    /// MACs and MTUs.
-    pub facts: Facts,
-    /// Of each worker, with its core.
-    pub workers: Vec<(usize, Arc<Counters>)>,
+    /// What runs.
+    pub site: Arc<Site>,
+    /// Core of each worker.
+    pub cores: Vec<usize>,
     /// Open ports; emptied when the ports close.
     pub ports: Arc<Mutex<Vec<OpenPort>>>,
-    /// Knows the next hops.
-    pub resolver: Resolver,
     /// Name of the uplink of each interface that resolves its next hops.
     pub uplink_names: HashMap<IfIndex, String>,
     /// When the ports were ready.
@@ -37,7 +36,7 @@ pub struct Inspector {
 
 impl Inspector {
     fn sum(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
-        self.workers.iter().map(|(_, counters)| counter(counters)).sum()
+        self.site.crew.counters.iter().map(|counters| counter(counters)).sum()
     }
 
     fn drops(&self, port: Option<PortId>) -> Labelled {
@@ -51,12 +50,18 @@ impl Inspector {
         Labelled::drops(&counts)
     }
 
-    fn port(&self, id: PortId, name: &str, open: &OpenPort) -> PortReport {
-        let uplink = self.config.uplinks.get(usize::from(id.0));
-        let access = || usize::from(id.0).checked_sub(self.config.uplinks.len());
-        let port = access().and_then(|index| self.config.ports.get(index));
+    fn port(
+        &self,
+        (config, facts): (&Config, &Facts),
+        id: PortId,
+        name: &str,
+        open: &OpenPort,
+    ) -> PortReport {
+        let uplink = config.uplinks.get(usize::from(id.0));
+        let access = || usize::from(id.0).checked_sub(config.uplinks.len());
+        let port = access().and_then(|index| config.ports.get(index));
         let interface = uplink.map(|u| &u.interface).or(port.map(|p| &p.interface));
-        let facts = self.facts.uplinks.iter().chain(&self.facts.ports).nth(usize::from(id.0));
+        let facts = facts.uplinks.iter().chain(&facts.ports).nth(usize::from(id.0));
         let of_port = |get: fn(&crate::worker::counters::PortCounters) -> &Counter| {
             self.sum(|c| c.port(id).map_or(0, |port| get(port).get()))
         };
@@ -91,6 +96,10 @@ impl Inspect for Inspector {
         for (count, note) in notes.iter_mut().zip(Note::ALL) {
             *count = self.sum(|c| c.notes.get(note.index()).map_or(0, Counter::get));
         }
+        // The control plane sees what a worker reports of its configured stations.
+        if let Some(count) = notes.get_mut(Note::FdbConflict.index()) {
+            *count += self.site.learned(Learner::conflicts);
+        }
         let totals = Totals {
             received: self.sum(Counters::received),
             forwarded: self.sum(|c| c.forwarded.get()),
@@ -101,21 +110,42 @@ impl Inspect for Inspector {
             drops,
             notes: Labelled::notes(&notes),
         };
-        let workers = (0..).zip(&self.workers).map(|(number, (core, c))| worker(number, *core, c)).collect();
+        let workers = self.cores.iter().zip(&self.site.crew.counters);
+        let workers = (0..).zip(workers).map(|(number, (core, c))| worker(number, *core, c)).collect();
         let uptime_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         Stats { uptime_ms, totals, workers }
     }
 
     fn ports(&self) -> Vec<PortReport> {
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = (0..).map(PortId).zip(self.config.port_names());
-        names.zip(ports.iter()).map(|((id, name), open)| self.port(id, name, open)).collect()
+        let (config, facts) = self.site.current();
+        let names = (0..).map(PortId).zip(config.port_names());
+        names
+            .zip(ports.iter())
+            .map(|((id, name), open)| self.port((&config, &facts), id, name, open))
+            .collect()
     }
 
     fn neighbors(&self) -> Vec<NeighborReport> {
         let name = |ifindex| self.uplink_names.get(&ifindex).map_or("", String::as_str);
-        let hops = self.resolver.report().into_iter();
+        let hops = self.site.resolver.report().into_iter();
         hops.map(|hop| NeighborReport::new(name(hop.remote.ifindex), hop)).collect()
+    }
+
+    fn networks(&self) -> Vec<NetworkReport> {
+        listing::networks(&self.site)
+    }
+
+    fn tenants(&self) -> Vec<TenantReport> {
+        listing::tenants(&self.site)
+    }
+
+    fn fdb(&self, network: Option<&str>) -> Option<Listing<FdbReport>> {
+        listing::fdb(&self.site, network)
+    }
+
+    fn routes(&self, tenant: Option<&str>) -> Option<Listing<RouteReport>> {
+        listing::routes(&self.site, tenant)
     }
 }
 

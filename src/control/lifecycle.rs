@@ -1,11 +1,10 @@
 //! The life of a running flowrail: open, publish, follow the kernel, and close so that nothing is left.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,18 +12,25 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::api::{ApiError, Server};
-use super::config::{Config, UplinkId, VlanId};
+use super::config::{Config, VlanId};
 use super::inspect::Inspector;
-use super::netlink::{Change, Client, Link, NetlinkError, Remote, Resolver, Route, Update};
-use super::publish::{self, Facts, Path};
+use super::netlink::{Client, Link, NetlinkError, Resolver, Update};
+use super::notices::Notices;
+use super::publish::{self, Facts};
+use super::quiesce::Crew;
 use super::setup::{self, OpenPort, Setup, SetupError};
+use super::site::{Devices, Site};
 use crate::ids::IfIndex;
-use crate::wire::ethernet::Mac;
-use crate::worker::handoff::Waker;
 use crate::worker::{Event, Shared, Worker};
 
 /// Events of workers that may wait; what does not fit is told again by the packets that follow.
 const EVENT_QUEUE: usize = 1024;
+/// Events taken in before anything else is looked at.
+const EVENT_BATCH: usize = 256;
+/// How long learned stations wait for others to be published with.
+const COLLECT: Duration = Duration::from_millis(2);
+/// Time between two looks at the workers, and at the age of what was learned.
+const HEALTH: Duration = Duration::from_millis(500);
 
 /// Why flowrail stopped, or did not start.
 #[derive(Debug, thiserror::Error)]
@@ -68,43 +74,33 @@ pub fn run(config: Config) -> Result<(), RunError> {
 }
 
 /// What the kernel says of the interfaces.
-struct Interfaces {
-    facts: Facts,
-    /// Of all ports, in the order of their numbers.
-    ifindexes: Vec<IfIndex>,
-    /// Of the device that resolves next hops, by uplink: its VLAN device when tagged.
-    resolving: Vec<IfIndex>,
-}
-
-impl Interfaces {
-    async fn read(config: &Config) -> Result<Self, RunError> {
-        let client = Client::open()?;
-        let links = client.links().await?;
-        let find = |what: &'static str, name: &str, interface: &str| {
-            links.iter().find(|link| link.name == interface).ok_or_else(|| SetupError::Unfit {
-                what,
-                name: name.to_owned(),
-                problem: format!("there is no interface {interface}; see: ip link"),
-            })
-        };
-        let mut all = Self { facts: Facts::default(), ifindexes: Vec::new(), resolving: Vec::new() };
-        for uplink in &config.uplinks {
-            let link = find("uplink", &uplink.name, uplink.interface.as_str())?;
-            all.facts.uplinks.push(setup::facts("uplink", &uplink.name, link, uplink.mac, uplink.mtu)?);
-            all.ifindexes.push(link.ifindex);
-            all.resolving.push(resolving_device(&links, link, uplink.vlan).unwrap_or_else(|| {
-                warn!(uplink = uplink.name, "no VLAN device on {}: only static neighbors resolve", link.name);
-                link.ifindex
-            }));
-        }
-        for port in &config.ports {
-            let link = find("port", &port.name, port.interface.as_str())?;
-            all.facts.ports.push(setup::facts("port", &port.name, link, None, port.mtu)?);
-            all.ifindexes.push(link.ifindex);
-        }
-        warn_of_foreign_encap_ips(config, &client).await?;
-        Ok(all)
+async fn interfaces(config: &Config) -> Result<(Facts, Devices), RunError> {
+    let client = Client::open()?;
+    let links = client.links().await?;
+    let find = |what: &'static str, name: &str, interface: &str| {
+        links.iter().find(|link| link.name == interface).ok_or_else(|| SetupError::Unfit {
+            what,
+            name: name.to_owned(),
+            problem: format!("there is no interface {interface}; see: ip link"),
+        })
+    };
+    let (mut facts, mut devices) = (Facts::default(), Devices::default());
+    for uplink in &config.uplinks {
+        let link = find("uplink", &uplink.name, uplink.interface.as_str())?;
+        facts.uplinks.push(setup::facts("uplink", &uplink.name, link, uplink.mac, uplink.mtu)?);
+        devices.ifindexes.push(link.ifindex);
+        devices.resolving.push(resolving_device(&links, link, uplink.vlan).unwrap_or_else(|| {
+            warn!(uplink = uplink.name, "no VLAN device on {}: only static neighbors resolve", link.name);
+            link.ifindex
+        }));
     }
+    for port in &config.ports {
+        let link = find("port", &port.name, port.interface.as_str())?;
+        facts.ports.push(setup::facts("port", &port.name, link, None, port.mtu)?);
+        devices.ifindexes.push(link.ifindex);
+    }
+    warn_of_foreign_encap_ips(config, &client).await?;
+    Ok((facts, devices))
 }
 
 /// The device whose neighbor table has the next hops of an uplink.
@@ -134,16 +130,14 @@ async fn warn_of_foreign_encap_ips(config: &Config, client: &Client) -> Result<(
 
 /// A flowrail that forwards.
 struct Running {
-    config: Config,
-    interfaces: Interfaces,
-    paths: HashMap<Remote, Path>,
-    shared: Arc<Shared>,
-    wakers: Vec<Arc<Waker>>,
+    site: Arc<Site>,
     threads: Vec<JoinHandle<Worker>>,
     ports: Arc<Mutex<Vec<OpenPort>>>,
-    resolver: Resolver,
     updates: mpsc::Receiver<Update>,
     events: mpsc::Receiver<Event>,
+    notices: Notices,
+    /// When what was learned is published, if there is something.
+    publish_at: Option<Instant>,
 }
 
 impl Running {
@@ -152,35 +146,34 @@ impl Running {
         let system = |what| move |source| RunError::System { what, source };
         let mut terminate = signal(SignalKind::terminate()).map_err(system("SIGTERM handler"))?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system("SIGINT handler"))?;
-        let interfaces = Interfaces::read(&config).await?;
+        let (facts, devices) = interfaces(&config).await?;
         let (resolver, updates) = Resolver::start().await?;
-        let paths = resolve(&config, &interfaces, &resolver);
-        let tables = publish::snapshot(&config, &interfaces.facts);
         let (tell, events) = mpsc::channel(EVENT_QUEUE);
         let Setup { workers, counters, wakers, ports } =
-            setup::open(&config, &interfaces.facts, &interfaces.ifindexes, &tell)?;
+            setup::open(&config, &facts, &devices.ifindexes, &tell)?;
         let shared = Arc::new(Shared {
-            tables: ArcSwap::from_pointee(tables),
+            tables: ArcSwap::from_pointee(publish::snapshot(&config, &facts)),
             fence: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
         let cores: Vec<usize> = workers.iter().map(|(core, _)| *core).collect();
         let threads = spawn(workers, &shared).map_err(system("worker thread"))?;
         let ports = Arc::new(Mutex::new(ports));
+        let uplink_names = uplink_names(&config, &devices);
+        let site = Arc::new(Site::new(config, facts, devices, Crew { shared, counters, wakers }, resolver));
         let inspector = Arc::new(Inspector {
-            config: config.clone(),
-            facts: interfaces.facts.clone(),
-            workers: cores.into_iter().zip(counters).collect(),
+            site: Arc::clone(&site),
+            cores,
             ports: Arc::clone(&ports),
-            resolver: resolver.clone(),
-            uplink_names: uplink_names(&config, &interfaces),
+            uplink_names,
             start: Instant::now(),
         });
-        let mut running =
-            Self { config, interfaces, paths, shared, wakers, threads, ports, resolver, updates, events };
+        let operate = Arc::clone(&site);
+        let notices = Notices::default();
+        let mut running = Self { site, threads, ports, updates, events, notices, publish_at: None };
         running.announce(started);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let api = tokio::spawn(server.serve(inspector, async { drop(stopped.await) }));
+        let api = tokio::spawn(server.serve(inspector, operate, async { drop(stopped.await) }));
         let result = tokio::select! {
             _ = terminate.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
@@ -195,67 +188,83 @@ impl Running {
 
     fn announce(&self, started: Instant) {
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, port) in self.config.port_names().zip(ports.iter()) {
+        let (config, _) = self.site.current();
+        for (name, port) in config.port_names().zip(ports.iter()) {
             let copy = if port.zero_copy { "zero-copy" } else { "copy" };
             info!("port {name}: {} queues, {} XDP, {copy} mode", port.queues, port.mode);
         }
         info!("ready in {} ms: {} workers", started.elapsed().as_millis(), self.threads.len());
     }
 
-    /// Publishes what changes in the kernel, and passes on what packets wait for.
+    /// Publishes what changes in the kernel and what workers learn, and passes on what packets wait for.
     async fn follow(&mut self) -> Result<(), RunError> {
-        let mut health = tokio::time::interval(std::time::Duration::from_millis(500));
+        let mut health = tokio::time::interval(HEALTH);
+        let mut heard = Vec::new();
         loop {
+            let publish_at = self.publish_at;
             tokio::select! {
                 update = self.updates.recv() => match update {
-                    Some(Update::NextHops(changes)) => self.publish(&changes),
+                    Some(Update::NextHops(changes)) => self.site.next_hops(&changes),
                     Some(Update::Link(link)) => self.note_link(&link),
                     Some(Update::LinkGone(ifindex)) => {
                         warn!("interface {} is gone", ifindex.0);
                     }
                     None => warn!("next hops are no longer followed"),
                 },
-                Some(event) = self.events.recv() => match event {
-                    Event::Want(remote) => self.demand(remote),
-                    Event::Learned(_) => {}
-                },
+                1.. = self.events.recv_many(&mut heard, EVENT_BATCH) => {
+                    heard.drain(..).for_each(|event| self.heard(event));
+                }
+                () = until(publish_at), if publish_at.is_some() => self.publish_learned(),
                 _ = health.tick() => {
                     if let Some(dead) = self.threads.iter().position(JoinHandle::is_finished) {
                         return Err(RunError::WorkerDied(dead));
                     }
+                    self.publish_learned();
                 }
             }
         }
     }
 
-    fn publish(&self, changes: &[Change]) {
-        let known: Vec<(Path, Option<Mac>)> = changes
-            .iter()
-            .filter_map(|change| Some((*self.paths.get(&change.remote)?, change.mac)))
-            .collect();
-        let next =
-            publish::with_next_hops(&self.shared.tables.load(), &self.config, &self.interfaces.facts, &known);
-        self.shared.tables.store(Arc::new(next));
-        self.wakers.iter().for_each(|waker| waker.wake());
+    /// What a worker tells.
+    fn heard(&mut self, event: Event) {
+        match event {
+            Event::Want(remote) => self.site.demand(remote),
+            Event::Learned { layout, seen } => {
+                if let Some(notice) = self.site.saw(layout, &seen) {
+                    self.notices.log(Instant::now(), &self.site, &seen, notice);
+                }
+                self.publish_soon();
+            }
+            Event::Group { layout, change } => {
+                self.site.joined(layout, &change);
+                self.publish_soon();
+            }
+        }
+    }
+
+    /// What comes within a moment is published together.
+    fn publish_soon(&mut self) {
+        if self.publish_at.is_none() && self.site.has_learned() {
+            self.publish_at = Some(Instant::now() + COLLECT);
+        }
+    }
+
+    fn publish_learned(&mut self) {
+        self.publish_at = None;
+        self.site.publish_learned();
     }
 
     fn note_link(&self, link: &Link) {
-        if self.interfaces.ifindexes.contains(&link.ifindex) {
+        if self.site.devices.ifindexes.contains(&link.ifindex) {
             let state = if link.up && link.carrier { "up" } else { "down" };
             info!("interface {}: {state}, MTU {}", link.name, link.mtu);
         }
     }
 
-    fn demand(&self, ip: IpAddr) {
-        let remotes: Vec<Remote> = self.paths.keys().filter(|remote| remote.ip == ip).copied().collect();
-        self.resolver.demand(&remotes);
-    }
-
     /// Steering first, so that nothing new arrives; then the workers drain; their sockets close last.
     fn close(self) {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.wakers.iter().for_each(|waker| waker.wake());
+        self.site.crew.stop();
         for (index, thread) in self.threads.into_iter().enumerate() {
             match thread.join() {
                 Ok(worker) => report_frames(index, &worker),
@@ -263,6 +272,13 @@ impl Running {
             }
         }
         info!("stopped");
+    }
+}
+
+/// Waits for a moment; without one, for nothing.
+async fn until(moment: Option<Instant>) {
+    if let Some(moment) = moment {
+        tokio::time::sleep_until(moment.into()).await;
     }
 }
 
@@ -290,24 +306,7 @@ fn spawn(
     threads.collect()
 }
 
-/// Hands the resolver every remote encap IP and the configured MACs; returns which path each remote is.
-fn resolve(config: &Config, interfaces: &Interfaces, resolver: &Resolver) -> HashMap<Remote, Path> {
-    let device = |uplink: UplinkId| interfaces.resolving.get(usize::from(uplink.0)).copied();
-    let fixed = config.static_neighbors.iter();
-    resolver.set_static(fixed.filter_map(|n| Some((device(n.uplink)?, n.ip, n.mac))));
-    let mut paths = HashMap::new();
-    let mut routes = Vec::new();
-    for path in publish::paths(config) {
-        let Some((uplink, source)) = path.local else { continue };
-        let Some(ifindex) = device(uplink) else { continue };
-        let remote = Remote { ifindex, ip: path.remote };
-        paths.insert(remote, path);
-        routes.push(Route { remote, source: Some(source) });
-    }
-    resolver.set_routes(&routes);
-    paths
-}
-
-fn uplink_names(config: &Config, interfaces: &Interfaces) -> HashMap<IfIndex, String> {
-    interfaces.resolving.iter().copied().zip(config.uplinks.iter().map(|u| u.name.clone())).collect()
+/// Name of the uplink of each interface that resolves its next hops.
+fn uplink_names(config: &Config, devices: &Devices) -> HashMap<IfIndex, String> {
+    devices.resolving.iter().copied().zip(config.uplinks.iter().map(|u| u.name.clone())).collect()
 }

@@ -1,10 +1,21 @@
 //! Control plane: reads the configuration, opens ports, publishes tables, follows the kernel, answers questions.
 
 pub mod api;
+mod apply;
 pub mod config;
+pub mod diff;
+mod groups;
+mod http;
 mod inspect;
+pub mod learn;
 pub mod lifecycle;
+mod listing;
 pub mod netlink;
+mod notices;
+pub mod plan;
 pub mod publish;
+pub mod quiesce;
+pub mod report;
 mod setup;
+mod site;
 pub mod stats;

@@ -12,6 +12,7 @@ use super::netlink::{Link as NetLink, NetlinkError};
 use super::publish::{Facts, InterfaceFacts};
 use crate::bpf::{AttachMode, AttachPolicy, BpfError, SteerMode, Steering};
 use crate::ids::{IfIndex, Nanos, PortId, QueueId};
+use crate::worker::command::commands;
 use crate::worker::counters::Counters;
 use crate::worker::handoff::{Inbox, Outbox, Waker, lane};
 use crate::worker::link::Link;
@@ -257,6 +258,7 @@ fn build_workers(
             inboxes: seat.inboxes,
             counters,
             waker: seat.waker,
+            commands: commands(),
             // When the control thread is that far behind, it is told again by later packets.
             tell: Box::new(move |event| {
                 let _ = events.try_send(event);

@@ -10,6 +10,7 @@ use crate::wire::drop::{DropReason, Note};
 pub use crate::worker::counters::Frames;
 
 use super::netlink::NextHop;
+use super::report::{FdbReport, Listing, NetworkReport, RouteReport, TenantReport};
 
 /// Answers the API's questions. Called on the control thread; must not block.
 pub trait Inspect: Send + Sync + 'static {
@@ -19,6 +20,14 @@ pub trait Inspect: Send + Sync + 'static {
     fn ports(&self) -> Vec<PortReport>;
     /// Next hops of the remote encap IPs.
     fn neighbors(&self) -> Vec<NeighborReport>;
+    /// Networks, in the order of the configuration.
+    fn networks(&self) -> Vec<NetworkReport>;
+    /// Tenants, in the order of the configuration.
+    fn tenants(&self) -> Vec<TenantReport>;
+    /// FDB entries, of one network when it is named; `None` when there is no such network.
+    fn fdb(&self, network: Option<&str>) -> Option<Listing<FdbReport>>;
+    /// Routes, of one tenant when it is named; `None` when there is no such tenant.
+    fn routes(&self, tenant: Option<&str>) -> Option<Listing<RouteReport>>;
 }
 
 /// Counters by label. Every label is there, also with 0.

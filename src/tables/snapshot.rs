@@ -111,6 +111,8 @@ const CHUNK: usize = 64;
 pub struct Snapshot {
     /// Counts publications; a worker sees a new number and tries waiting packets again.
     pub generation: u64,
+    /// Counts configurations: ids of ports, networks and VTEPs mean the same in all snapshots of one layout.
+    pub layout: u64,
     /// Switches.
     pub settings: Settings,
     /// Remote VTEPs.
@@ -166,6 +168,7 @@ impl Snapshot {
         };
         Self {
             generation: 0,
+            layout: 0,
             settings,
             vteps: Arc::new(vteps),
             large: false,

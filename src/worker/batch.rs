@@ -38,6 +38,7 @@ impl Worker {
             self.serve_pending(t, now);
         }
         self.generation = t.generation;
+        self.reporter.set_layout(t.layout);
         for index in 0..self.links.len() {
             busy |= self.receive(t, now, index);
         }
@@ -308,6 +309,9 @@ impl Worker {
 
     /// Copies what other workers lend, sends it, and gives their frames back; takes its own lent frames back.
     fn take_handoffs(&mut self) -> bool {
+        if self.outboxes.is_empty() && self.inboxes.is_empty() {
+            return false;
+        }
         for outbox in &mut self.outboxes {
             while let Some(frame) = outbox.take_back() {
                 self.pool.push(frame);

@@ -126,6 +126,8 @@ pub struct Counters {
     pub generation: Counter,
     /// Number of the last fence passed: everything sent before it was asked for has left.
     pub fence: Counter,
+    /// Commands carried out.
+    pub commands: Counter,
     /// Packets that belong to the kernel, though the XDP program steered them here.
     pub punted: Counter,
     /// Packets between RX and their fate: waiting for a MAC, for TX, or for another worker.
@@ -166,6 +168,7 @@ impl Counters {
             rules: (0..MAX_RULES).map(|_| Counter::default()).collect(),
             generation: Counter::default(),
             fence: Counter::default(),
+            commands: Counter::default(),
             punted: Counter::default(),
             waiting: Counter::default(),
             notes: std::array::from_fn(|_| Counter::default()),

@@ -33,6 +33,8 @@ pub struct Outbox {
     lane: Arc<Lane>,
     /// Frames that are not back yet.
     lent: usize,
+    /// Frames that came back since the start; they come in the order they went.
+    returned: u64,
     dirty: bool,
 }
 
@@ -51,7 +53,10 @@ pub fn lane(capacity: usize, sender_umem: Umem, waker: Arc<Waker>) -> (Outbox, I
         returns: ArrayQueue::new(capacity.max(1)),
         waker,
     });
-    (Outbox { lane: Arc::clone(&lane), lent: 0, dirty: false }, Inbox { lane, umem: sender_umem })
+    (
+        Outbox { lane: Arc::clone(&lane), lent: 0, returned: 0, dirty: false },
+        Inbox { lane, umem: sender_umem },
+    )
 }
 
 impl Outbox {
@@ -73,6 +78,7 @@ impl Outbox {
     pub fn take_back(&mut self) -> Option<Frame> {
         let frame = self.lane.returns.pop()?;
         self.lent -= 1;
+        self.returned += 1;
         Some(frame)
     }
 
@@ -87,6 +93,18 @@ impl Outbox {
     #[must_use]
     pub fn lent(&self) -> usize {
         self.lent
+    }
+
+    /// Frames lent since the start.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.returned + self.lent as u64
+    }
+
+    /// Whether the owner has taken the first `given` frames.
+    #[must_use]
+    pub fn has_returned(&self, given: u64) -> bool {
+        self.returned >= given
     }
 }
 

@@ -5,6 +5,7 @@
 //! in exactly one place: fill ring, the worker's hands, a backlog, a TX ring, lent to another worker, or the pool.
 
 mod batch;
+pub mod command;
 pub mod counters;
 pub mod handoff;
 pub mod link;
@@ -15,6 +16,7 @@ mod run;
 use std::sync::Arc;
 
 pub use batch::Route;
+use command::Commands;
 use counters::Counters;
 use handoff::{Inbox, Outbox, Waker};
 use link::{Link, MAX_FRAMES};
@@ -68,6 +70,8 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// Wakes it.
     pub waker: Arc<Waker>,
+    /// What it is asked to do.
+    pub commands: Commands,
     /// Told what the control plane should know. It may be behind and forget: everything is told again.
     pub tell: Box<dyn FnMut(Event) + Send>,
 }
@@ -83,19 +87,26 @@ pub struct Worker {
     inboxes: Vec<Inbox>,
     counters: Arc<Counters>,
     waker: Arc<Waker>,
+    commands: Commands,
     reporter: Reporter,
     /// Received frames of the socket being served; empty between rounds.
     rx: Vec<Frame>,
     pending: Pending,
     generation: u64,
     fence: Option<Fence>,
+    /// Frames of closed sockets are not all back yet.
+    reclaiming: bool,
 }
 
 /// A wait for everything that is on its way to have left.
 struct Fence {
     number: u64,
     /// Frames that each link had accepted when the wait began.
-    marks: Vec<u64>,
+    accepted: Vec<u64>,
+    /// Frames that each outbox had lent by then.
+    given: Vec<u64>,
+    /// Times the worker slept meanwhile.
+    naps: u32,
 }
 
 impl Worker {
@@ -113,11 +124,13 @@ impl Worker {
             inboxes: parts.inboxes,
             counters: parts.counters,
             waker: parts.waker,
+            commands: parts.commands,
             reporter: Reporter::new(parts.tell),
             rx: Vec::with_capacity(config.batch),
             pending: Pending::new(config.pending_packets, config.pending_timeout),
             generation: u64::MAX,
             fence: None,
+            reclaiming: false,
         };
         for link in &mut worker.links {
             link.complete_and_refill(&mut worker.pool);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::link::{Fate, Origin, Tail};
-use crate::ids::Nanos;
+use crate::ids::{Nanos, PortId};
 use crate::wire::vxlan::Vni;
 use crate::xsk::Frame;
 
@@ -66,6 +66,20 @@ impl Pending {
             return None;
         }
         self.queue.pop_front()
+    }
+
+    /// Takes all packets that came from a port.
+    pub fn take_from(&mut self, port: PortId) -> Vec<Waiting> {
+        let mut taken = Vec::new();
+        for _ in 0..self.queue.len() {
+            let Some(waiting) = self.queue.pop_front() else { break };
+            if waiting.origin.port == port {
+                taken.push(waiting);
+            } else {
+                self.queue.push_back(waiting);
+            }
+        }
+        taken
     }
 
     /// Number of packets.

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::counters::Counters;
-use crate::datapath::{Learned, Observer};
+use crate::datapath::{GroupChange, Learned, Observer};
 use crate::ids::{Nanos, RuleId};
 use crate::wire::drop::Note;
 
@@ -14,7 +14,19 @@ pub enum Event {
     /// Packets wait for the next hop of this remote encap IP.
     Want(IpAddr),
     /// A station was seen.
-    Learned(Learned),
+    Learned {
+        /// Layout of the snapshot that its ids are of.
+        layout: u64,
+        /// What was seen.
+        seen: Learned,
+    },
+    /// A station joined or left a multicast group.
+    Group {
+        /// Layout of the snapshot that its ids are of.
+        layout: u64,
+        /// What it said.
+        change: GroupChange,
+    },
 }
 
 /// How long a station that was told is not told again.
@@ -29,17 +41,28 @@ const ERROR_INTERVAL: Nanos = Nanos(1_000_000);
 pub(super) struct Reporter {
     tell: Box<dyn FnMut(Event) + Send>,
     told: Vec<Option<(Learned, Nanos)>>,
+    /// Layout of the snapshot that the worker works with.
+    layout: u64,
     errors: u64,
     errors_at: Nanos,
 }
 
 impl Reporter {
     pub(super) fn new(tell: Box<dyn FnMut(Event) + Send>) -> Self {
-        Self { tell, told: Vec::new(), errors: ERROR_BURST, errors_at: Nanos(0) }
+        Self { tell, told: Vec::new(), layout: 0, errors: ERROR_BURST, errors_at: Nanos(0) }
     }
 
     pub(super) fn want(&mut self, remote: IpAddr) {
         (self.tell)(Event::Want(remote));
+    }
+
+    /// The tables are of this layout. Another one gives ids another meaning, so that what was told counts for nothing.
+    #[inline]
+    pub(super) fn set_layout(&mut self, layout: u64) {
+        if self.layout != layout {
+            self.layout = layout;
+            self.told.clear();
+        }
     }
 
     fn learn(&mut self, now: Nanos, seen: Learned) {
@@ -56,7 +79,11 @@ impl Reporter {
             return;
         }
         *slot = Some((seen, now));
-        (self.tell)(Event::Learned(seen));
+        (self.tell)(Event::Learned { layout: self.layout, seen });
+    }
+
+    fn group(&mut self, change: GroupChange) {
+        (self.tell)(Event::Group { layout: self.layout, change });
     }
 
     fn may_send_error(&mut self, now: Nanos) -> bool {
@@ -87,6 +114,11 @@ impl Observer for Live<'_> {
     #[inline]
     fn learn(&mut self, seen: Learned) {
         self.reporter.learn(self.now, seen);
+    }
+
+    #[cold]
+    fn group(&mut self, change: GroupChange) {
+        self.reporter.group(change);
     }
 
     #[inline]
@@ -126,6 +158,20 @@ mod tests {
         reporter.learn(REFRESH, seen(1, None));
         reporter.learn(REFRESH, seen(2, None));
         assert_eq!(told.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn a_new_layout_is_told_everything_again() {
+        let (send, told) = mpsc::channel();
+        let mut reporter = Reporter::new(Box::new(move |event| send.send(event).unwrap()));
+        let at = Dest::Port(PortId(1));
+        let seen = Learned { network: NetworkId(1), mac: Mac([2, 0, 0, 0, 0, 1]), at, known: None, ip: None };
+        for layout in [0, 0, 1] {
+            reporter.set_layout(layout);
+            reporter.learn(Nanos(0), seen);
+        }
+        let expected = [0, 1].map(|layout| Event::Learned { layout, seen });
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

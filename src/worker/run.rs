@@ -17,6 +17,8 @@ use crate::wire::drop::DropReason;
 
 /// Sleep while something waits that only another round can move: the kernel asked to repeat a wakeup.
 const RESTLESS_SLEEP: Duration = Duration::from_micros(200);
+/// Short sleeps in front of a fence: two seconds.
+const FENCE_NAPS: u32 = 10_000;
 /// Sleep while packets wait for a MAC.
 const PENDING_SLEEP: Duration = Duration::from_millis(5);
 /// Longest sleep.
@@ -26,12 +28,16 @@ const DRAIN_TIME: Duration = Duration::from_millis(200);
 /// Rounds between two updates of the gauges.
 const GAUGE_INTERVAL: u32 = 256;
 
+/// Empty rounds between two looks at the clock, each a third of a round.
+const CLOCK_INTERVAL: u32 = 8;
+
 /// What the control plane shares with all workers.
 #[derive(Debug)]
 pub struct Shared {
     /// The tables.
     pub tables: ArcSwap<Snapshot>,
-    /// Number of the last fence asked for: a worker answers when all that it took for sending before has left.
+    /// Number of the last fence asked for: a worker answers when all that it took for sending before has left, and
+    /// other workers have taken what it lent them. These may have it on their way still: a second fence waits for that.
     pub fence: AtomicU64,
     /// Set once, at the end.
     pub stop: AtomicBool,
@@ -44,24 +50,34 @@ impl Worker {
         let start = Instant::now();
         let clock = || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let mut tables = Cache::new(&shared.tables);
-        let mut last_busy = clock();
+        let mut now = clock();
+        let mut last_busy = now;
         let mut rounds = 0u32;
         while !shared.stop.load(Ordering::Relaxed) {
-            let now = clock();
             let busy = self.round(tables.load(), now);
             self.pass_fence(shared);
+            if !self.commands.is_empty() {
+                self.obey();
+            }
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(GAUGE_INTERVAL) {
-                self.publish_gauges();
+                self.housekeep();
             }
             if busy {
+                now = clock();
                 last_busy = now;
                 continue;
+            }
+            if rounds.is_multiple_of(CLOCK_INTERVAL) {
+                now = clock();
             }
             match self.config.idle {
                 Idle::Spin | Idle::BusyPoll => std::hint::spin_loop(),
                 Idle::Adaptive(spin) if now.since(last_busy) < spin => std::hint::spin_loop(),
-                Idle::Adaptive(_) => self.sleep(shared),
+                Idle::Adaptive(_) => {
+                    self.sleep(shared);
+                    now = clock();
+                }
             }
         }
         self.drain(tables.load(), clock);
@@ -83,12 +99,17 @@ impl Worker {
     #[cold]
     fn wait_for_fence(&mut self, asked: u64) {
         if self.fence.as_ref().is_none_or(|fence| fence.number != asked) {
-            self.fence =
-                Some(Fence { number: asked, marks: self.links.iter().map(Link::accepted).collect() });
+            self.fence = Some(Fence {
+                number: asked,
+                accepted: self.links.iter().map(Link::accepted).collect(),
+                given: self.outboxes.iter().map(Outbox::given).collect(),
+                naps: 0,
+            });
         }
         let Some(fence) = &self.fence else { return };
-        let left = self.links.iter().zip(&fence.marks).all(|(link, mark)| link.has_finished(*mark));
-        if left && self.lent() == 0 {
+        let left = self.links.iter().zip(&fence.accepted).all(|(link, mark)| link.has_finished(*mark));
+        let taken = self.outboxes.iter().zip(&fence.given).all(|(outbox, mark)| outbox.has_returned(*mark));
+        if left && taken {
             self.fence = None;
             self.counters.fence.set(asked);
         }
@@ -96,11 +117,11 @@ impl Worker {
 
     /// Sleeps until a socket has a frame, another thread has work, or something needs another look.
     fn sleep(&mut self, shared: &Shared) {
-        self.publish_gauges();
+        self.housekeep();
         self.waker.doze();
-        let handed = self.inboxes.iter().any(|inbox| !inbox.is_empty());
-        if !handed && !shared.stop.load(Ordering::Relaxed) {
-            let timeout = if self.fence.is_some() || self.links.iter_mut().any(Link::is_restless) {
+        if !self.has_news(shared) {
+            let fenced = self.is_fenced();
+            let timeout = if fenced || self.reclaiming || self.links.iter_mut().any(Link::is_restless) {
                 RESTLESS_SLEEP
             } else if self.pending.is_empty() {
                 IDLE_SLEEP
@@ -121,6 +142,23 @@ impl Worker {
         self.waker.awake();
     }
 
+    /// Whether another thread left something before it could see that this one dozes.
+    fn has_news(&self, shared: &Shared) -> bool {
+        let fence = shared.fence.load(Ordering::Relaxed);
+        self.inboxes.iter().any(|inbox| !inbox.is_empty())
+            || !self.commands.is_empty()
+            || shared.stop.load(Ordering::Relaxed)
+            || shared.tables.load().generation != self.generation
+            || (self.fence.is_none() && fence != self.counters.fence.get())
+    }
+
+    /// Whether a fence is waited for that may be passed any moment. A device that is down never finishes.
+    fn is_fenced(&mut self) -> bool {
+        let Some(fence) = &mut self.fence else { return false };
+        fence.naps = fence.naps.saturating_add(1);
+        fence.naps < FENCE_NAPS
+    }
+
     /// Sends what is queued as far as the kernel takes it in time, and frees the rest, counted.
     fn drain(&mut self, t: &Snapshot, clock: impl Fn() -> Nanos) {
         let start = clock();
@@ -137,7 +175,7 @@ impl Worker {
             self.discard(waiting.origin, DropReason::Shutdown, waiting.head, &mut waiting.tail);
         }
         for link in &mut self.links {
-            link.abandon_backlog(&self.counters, &mut self.pool);
+            link.abandon_backlog(&self.counters, &mut self.pool, DropReason::Shutdown);
         }
         self.publish_gauges();
     }
@@ -146,10 +184,23 @@ impl Worker {
         self.outboxes.iter().map(Outbox::lent).sum()
     }
 
-    /// Says where the frames are. Their sum is the UMEM at any moment.
+    fn housekeep(&mut self) {
+        if self.reclaiming {
+            self.reclaim();
+        }
+        self.publish_gauges();
+    }
+
+    /// Says where the frames are. Their sum is the UMEM at any moment but while a closed socket's are on their way back.
     pub fn publish_gauges(&self) {
+        self.counters.frames.set(&self.frames());
+        let waiting = self.links.iter().map(Link::queued_packets).sum::<usize>();
+        self.counters.waiting.set((waiting + self.pending.uncounted()) as u64);
+    }
+
+    pub(super) fn frames(&self) -> Frames {
         let sum = |count: fn(&Link) -> usize| self.links.iter().map(count).sum::<usize>() as u64;
-        self.counters.frames.set(&Frames {
+        Frames {
             fill: sum(|link| link.socket.in_fill_ring()),
             worker: (self.rx.len() + self.pending.frames()) as u64,
             queued: sum(Link::queued),
@@ -157,8 +208,6 @@ impl Worker {
             lent: self.lent() as u64,
             pool: self.pool.len() as u64,
             total: self.umem.chunks() as u64,
-        });
-        let waiting = self.links.iter().map(Link::queued_packets).sum::<usize>();
-        self.counters.waiting.set((waiting + self.pending.uncounted()) as u64);
+        }
     }
 }

@@ -283,6 +283,17 @@ impl Socket {
         })
     }
 
+    /// Whether the kernel may ask for a wakeup though there is nothing to send and its fill ring is full: zero-copy devices
+    /// and busy-polled queues.
+    #[inline]
+    #[must_use]
+    pub fn wants_kicks(&self) -> bool {
+        match self.anchor.endpoint {
+            Endpoint::Kernel { busy_poll, zero_copy, .. } => busy_poll || zero_copy,
+            Endpoint::Memory(_) => true,
+        }
+    }
+
     /// Frames submitted and not yet completed, flushed or not.
     #[inline]
     #[must_use]

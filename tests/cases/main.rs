@@ -28,15 +28,8 @@ use setup::Names;
 /// Cases of features that do not exist yet, with the feature. A case here that passes fails the run, so the list can only
 /// shrink.
 const NOT_YET: &[(&str, &str)] = &[
-    ("e_l3vni_pipe_ttl", "routing"),
-    ("e_l3vni_ttl_zero", "routing"),
-    ("e_roce_routed_ttl_icrc", "routing"),
-    ("g08_inner_src_is_our_router_mac", "routing"),
-    ("h05_tenant_sends_vxlan_to_local_vtep", "routing"),
     ("h10_tenant_arp_spoofs_gateway", "port security"),
     ("h11_tenant_spoofed_src_ip", "port security"),
-    ("h13_vrf_leak_to_other_tenant", "routing"),
-    ("h14_vrf_leak_to_underlay_vtep_ip", "routing"),
     ("h16_routed_encap_uses_l3vni_and_peer_rmac", "routing"),
     ("j04_bfd_malformed_set", "BFD"),
     ("j05_bfd_ttl_not_255", "BFD"),

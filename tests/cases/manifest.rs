@@ -18,6 +18,9 @@ pub struct ManifestConfig {
     pub remote_vteps: BTreeMap<String, String>,
     pub underlay: Underlay,
     pub vnis: BTreeMap<String, NetworkEntry>,
+    /// Prefix → encap IP and router MAC of the remote host.
+    #[serde(default)]
+    pub routes_tenant_a: BTreeMap<String, [String; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +44,14 @@ pub struct NetworkEntry {
     pub remote: BTreeMap<String, [String; 2]>,
     #[serde(default)]
     pub flood: Vec<String>,
+    pub vrf: Option<String>,
+    pub subnet: Option<String>,
+    pub gw: Option<String>,
+    /// For an L3VNI: its VRF, our router MAC, and remote router MACs by encap IP.
+    pub l3vni_for: Option<String>,
+    pub router_mac: Option<String>,
+    #[serde(default)]
+    pub remote_router_macs: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]

@@ -1,9 +1,10 @@
 //! The manifest's configuration as a flowrail configuration file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::manifest::{Case, ManifestConfig};
+use super::judge;
+use super::manifest::{Case, ManifestConfig, NetworkEntry};
 
 /// Interface names of the ports, so that one text serves offline and live.
 pub struct Names {
@@ -25,10 +26,11 @@ pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names) -> String {
     let local = &manifest.local_vtep;
     let mtu = case.underlay_mtu().unwrap_or(manifest.underlay.mtu);
     let mut text = format!(
-        "[vxlan]\nudp6_zero_checksum = \"accept\"\n\
+        "[vxlan]\nudp6_zero_checksum = \"accept\"\n[routing]\nicmp_unreachable = \"drop\"\n\
          [[uplink]]\nname = \"underlay\"\ninterface = \"{}\"\nencap_ips = [\"{}\", \"{}\"]\nmac = \"{}\"\nmtu = {mtu}\n",
         names.uplink, local.ipv4, local.ipv6, local.mac
     );
+    tenants(&mut text, manifest, &peers);
     let bridged = || manifest.vnis.iter().filter(|(_, network)| network.access_port.is_some());
     for (vni, network) in bridged() {
         let members: Vec<String> =
@@ -39,22 +41,42 @@ pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names) -> String {
             "[[network]]\nname = \"vni{vni}\"\nvni = {vni}\npeers = [{members}]\nunknown_unicast = \"flood\""
         )
         .unwrap();
+        if let Some(tenant) = &network.vrf {
+            writeln!(text, "tenant = \"{tenant}\"").unwrap();
+        }
+        if let (Some(gateway), Some(subnet)) = (&network.gw, &network.subnet) {
+            let len = subnet.split('/').nth(1).unwrap();
+            writeln!(text, "gateway = [\"{gateway}/{len}\"]").unwrap();
+            // Hosts that share their gateway's MAC send from it to each other; only a router MAC apart from it is ours alone.
+            if judge::names_reason(case) == Some("inner_src_is_local_mac") {
+                writeln!(text, "gateway_mac = \"02:00:00:00:0a:fd\"").unwrap();
+            }
+        }
         let macs: Vec<String> = network.local.keys().map(|mac| format!("\"{mac}\"")).collect();
+        let ips: Vec<String> = network.local.values().map(|ip| format!("\"{ip}\"")).collect();
         writeln!(
             text,
-            "[[port]]\nname = \"{}\"\ninterface = \"{}\"\nnetwork = \"vni{vni}\"\nmtu = 9000\nmacs = [{}]",
+            "[[port]]\nname = \"{}\"\ninterface = \"{}\"\nnetwork = \"vni{vni}\"\nmtu = 9000\nmacs = [{}]\nips = [{}]",
             port_name(network.access_port.as_ref().unwrap()),
             names.access[vni],
-            macs.join(", ")
+            macs.join(", "),
+            ips.join(", ")
         )
         .unwrap();
     }
     for (name, ips) in &peers {
         let list: Vec<String> = ips.iter().map(|ip| format!("\"{ip}\"")).collect();
         writeln!(text, "[[peer]]\nname = \"{name}\"\nencap_ips = [{}]", list.join(", ")).unwrap();
+        if let Some(mac) = router_mac(manifest, ips) {
+            writeln!(text, "router_mac = \"{mac}\"").unwrap();
+        }
         for (vni, network) in bridged() {
-            for (mac, _) in network.remote.iter().filter(|(_, [_, via])| ips.contains(via)) {
-                writeln!(text, "[[peer.endpoint]]\nnetwork = \"vni{vni}\"\nmac = \"{mac}\"").unwrap();
+            for (mac, [ip, _]) in network.remote.iter().filter(|(_, [_, via])| ips.contains(via)) {
+                writeln!(
+                    text,
+                    "[[peer.endpoint]]\nnetwork = \"vni{vni}\"\nmac = \"{mac}\"\nips = [\"{ip}\"]"
+                )
+                .unwrap();
                 if let Some(v6) = ips.iter().find(|ip| case.outer_is_v6() && ip.contains(':')) {
                     writeln!(text, "encap_ip = \"{v6}\"").unwrap();
                 }
@@ -65,6 +87,37 @@ pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names) -> String {
         writeln!(text, "[[neighbor]]\nuplink = \"underlay\"\nip = \"{ip}\"\nmac = \"{mac}\"").unwrap();
     }
     text
+}
+
+/// A tenant for each VRF, with its L3VNI. The manifest has routes of one tenant, the one with an L3VNI.
+fn tenants(text: &mut String, manifest: &ManifestConfig, peers: &BTreeMap<String, Vec<String>>) {
+    let names: BTreeSet<&String> =
+        manifest.vnis.values().filter_map(|network| network.vrf.as_ref()).collect();
+    for name in names {
+        writeln!(text, "[[tenant]]\nname = \"{name}\"").unwrap();
+        let is_its = |(_, network): &(&String, &NetworkEntry)| network.l3vni_for.as_ref() == Some(name);
+        let Some((l3vni, entry)) = manifest.vnis.iter().find(is_its) else { continue };
+        writeln!(text, "l3vni = {l3vni}\nrouter_mac = \"{}\"", entry.router_mac.as_ref().unwrap()).unwrap();
+        for (prefix, [via, mac]) in &manifest.routes_tenant_a {
+            assert_eq!(
+                entry.remote_router_macs.get(via),
+                Some(mac),
+                "{prefix}: another router MAC than its host's"
+            );
+            let peer = peer_of(peers, via);
+            writeln!(
+                text,
+                "[[tenant.route]]\nprefix = \"{prefix}\"\npeer = \"{peer}\"\nencap_ip = \"{via}\""
+            )
+            .unwrap();
+        }
+    }
+}
+
+/// Router MAC of the host with these encap IPs.
+fn router_mac<'a>(manifest: &'a ManifestConfig, ips: &[String]) -> Option<&'a String> {
+    let macs = manifest.vnis.values().flat_map(|network| &network.remote_router_macs);
+    macs.filter(|(ip, _)| ips.contains(ip)).map(|(_, mac)| mac).next()
 }
 
 /// The manifest's port name in the letters that a configuration allows.

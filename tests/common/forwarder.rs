@@ -29,9 +29,13 @@ struct Files {
 impl Files {
     fn new(config: &str) -> Self {
         let files = Self { directory: TempDir::with_prefix("flowrail-test-").unwrap() };
-        let control = format!("\n[control]\nsocket = \"{}\"\n", files.socket().display());
-        std::fs::write(files.config(), format!("{config}{control}")).unwrap();
+        std::fs::write(files.config(), files.complete(config)).unwrap();
         files
+    }
+
+    /// A configuration with the control socket of this flowrail.
+    fn complete(&self, config: &str) -> String {
+        format!("{config}\n[control]\nsocket = \"{}\"\n", self.socket().display())
     }
 
     fn config(&self) -> PathBuf {
@@ -74,9 +78,28 @@ impl Forwarder {
     }
 
     fn try_show(&self, what: &str, options: &[&str]) -> Output {
+        self.tell(&[&["show", what], options].concat())
+    }
+
+    /// Runs a command of flowrail against this one.
+    pub fn tell(&self, words: &[&str]) -> Output {
         let socket = self.files.socket();
-        let words = [&[BINARY, "show", what, "--socket", socket.to_str().unwrap()], options].concat();
+        let words = [&[BINARY], words, &["--socket", socket.to_str().unwrap()]].concat();
         super::command::run(START, &words)
+    }
+
+    /// `flowrail apply` of a configuration.
+    pub fn apply(&self, config: &str, options: &[&str]) -> Output {
+        let file = self.files.directory.path().join("next.toml");
+        std::fs::write(&file, self.files.complete(config)).unwrap();
+        self.tell(&[&["apply", file.to_str().unwrap()], options].concat())
+    }
+
+    /// `flowrail port move`; returns its answer.
+    #[track_caller]
+    pub fn move_port(&self, port: &str, network: &str) -> Value {
+        let output = self.tell(&["port", "move", port, "--network", network, "--json"]).expect_success();
+        serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output}"))
     }
 
     /// Everything it tells, for the message of a failed test.

@@ -7,13 +7,19 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod apply;
 mod carriage;
 mod exceptions;
+mod gateway;
+mod groups;
+mod irb;
 mod lifecycle;
 mod local;
 mod neighbors;
 mod queues;
 mod reference;
 mod tap;
+mod tenants;
+mod trunk;
 mod underlay;
 mod vnis;

@@ -12,6 +12,7 @@ use flowrail::tables::vtep::{NextHop, OuterSpec, VtepRow, VtepTable};
 use flowrail::wire::drop::DropReason;
 use flowrail::wire::ethernet::Mac;
 use flowrail::wire::vxlan::Vni;
+use flowrail::worker::command::{Commands, commands};
 use flowrail::worker::counters::Counters;
 use flowrail::worker::handoff::{Inbox, Outbox, Waker};
 use flowrail::worker::link::Link;
@@ -105,6 +106,7 @@ pub struct Rig {
     pub worker: Worker,
     pub peers: Vec<Peer>,
     pub wanted: Arc<Mutex<Vec<IpAddr>>>,
+    pub counters: Arc<Counters>,
 }
 
 pub struct Options {
@@ -118,6 +120,7 @@ pub struct Options {
     pub idle: Idle,
     pub memory: Option<(Umem, Pool)>,
     pub waker: Arc<Waker>,
+    pub commands: Commands,
 }
 
 impl Default for Options {
@@ -133,6 +136,7 @@ impl Default for Options {
             idle: Idle::Spin,
             memory: None,
             waker: Arc::new(Waker::new().unwrap()),
+            commands: commands(),
         }
     }
 }
@@ -152,6 +156,7 @@ impl Rig {
         }
         let wanted = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&wanted);
+        let counters = Arc::new(Counters::new(3));
         let config =
             WorkerConfig { batch: 64, idle: options.idle, pending_packets: 4, pending_timeout: SECOND };
         let parts = Parts {
@@ -161,15 +166,16 @@ impl Rig {
             routes: options.routes,
             outboxes: options.outboxes,
             inboxes: options.inboxes,
-            counters: Arc::new(Counters::new(3)),
+            counters: Arc::clone(&counters),
             waker: options.waker,
+            commands: options.commands,
             tell: Box::new(move |event| {
                 if let Event::Want(remote) = event {
                     asked.lock().unwrap().push(remote);
                 }
             }),
         };
-        Self { worker: Worker::new(config, parts), peers, wanted }
+        Self { worker: Worker::new(config, parts), peers, wanted, counters }
     }
 
     pub fn round(&mut self, t: &Snapshot, now: u64) {

@@ -6,6 +6,7 @@
     reason = "tests may fail loudly"
 )]
 
+mod fence;
 mod fixture;
 
 use std::sync::Arc;
@@ -14,10 +15,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use fixture::{ACCESS, LOCAL, NEIGHBOR, OTHER, Options, REMOTE, Rig, UPLINK, memory, tables, udp, vxlan};
-use flowrail::ids::{Nanos, PortId};
+use flowrail::ids::{Nanos, PortId, QueueId};
 use flowrail::wire::drop::{DropReason, Note};
 use flowrail::wire::ethernet::Mac;
+use flowrail::worker::command::{Command, commands};
 use flowrail::worker::handoff::{Waker, lane};
+use flowrail::worker::link::Link;
 use flowrail::worker::{Idle, Route, Shared};
 use proptest::prelude::*;
 
@@ -212,6 +215,106 @@ fn an_idle_worker_sleeps_wakes_for_a_packet_and_stops_with_every_frame_free() {
     assert!(counters.loops.get() < 1_000_000, "no spinning while idle");
     let frames = counters.frames.get();
     assert_eq!(frames.pool + frames.fill, frames.total);
+}
+
+/// Waits until something holds that another thread makes true.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("not within 2 s: {what}");
+}
+
+#[test]
+fn ports_come_and_go_while_a_worker_runs_and_no_frame_is_lost() {
+    let (umem, pool) = memory(512);
+    let routes = vec![Route::Link(0), Route::Link(1), Route::None];
+    let commands = commands();
+    let options = Options {
+        ports: vec![UPLINK, ACCESS],
+        routes,
+        idle: Idle::Adaptive(Nanos(50_000)),
+        memory: Some((umem.clone(), pool)),
+        commands: Arc::clone(&commands),
+        ..Options::default()
+    };
+    let waker = Arc::clone(&options.waker);
+    let Rig { worker, mut peers, counters, .. } = Rig::new(options);
+    let shared = Arc::new(Shared {
+        tables: ArcSwap::from_pointee(tables(true)),
+        fence: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || worker.run(&shared))
+    };
+    let send = |command| {
+        assert!(commands.push(command).is_ok());
+        waker.wake();
+    };
+    // Nobody can be sent to where there is no socket yet.
+    assert!(peers[1].push(&udp(LOCAL, NEIGHBOR, 100)));
+    eventually("the packet is dropped", || counters.dropped(DropReason::TxFailed) == 1);
+
+    let (socket, mut other) = flowrail::xsk::testing::pair(&umem, 64).unwrap();
+    let links = vec![Link::new(OTHER, QueueId(0), socket, 64, 64)];
+    send(Command::Open { port: OTHER, links, route: Route::None });
+    eventually("the port is open", || counters.commands.get() == 1);
+    assert!(peers[1].push(&udp(LOCAL, NEIGHBOR, 100)));
+    eventually("it sends", || !other.transmit(1).is_empty());
+    assert!(other.push(&udp(NEIGHBOR, LOCAL, 100)));
+    eventually("and receives", || !peers[1].transmit(1).is_empty());
+
+    // It goes with a packet that the kernel has not finished, and one that it has not taken.
+    for _ in 0..2 {
+        assert!(peers[1].push(&udp(LOCAL, NEIGHBOR, 100)));
+    }
+    eventually("both are sent", || counters.forwarded.get() == 4);
+    send(Command::Close(OTHER));
+    eventually("the port is closed", || counters.commands.get() == 2);
+    drop(other);
+    for peer in &mut peers {
+        peer.complete(64);
+    }
+    eventually("its frames are back", || counters.frames.get().is_conserved());
+    assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
+    eventually("the others go on", || !peers[0].transmit(1).is_empty());
+
+    shared.stop.store(true, Ordering::Relaxed);
+    waker.wake();
+    drop(thread.join().unwrap());
+}
+
+#[test]
+fn a_fence_is_passed_when_everything_before_it_has_left() {
+    let options = Options { idle: Idle::Adaptive(Nanos(50_000)), ..Options::default() };
+    let waker = Arc::clone(&options.waker);
+    let Rig { worker, mut peers, counters, .. } = Rig::new(options);
+    let shared = Arc::new(Shared {
+        tables: ArcSwap::from_pointee(tables(true)),
+        fence: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || worker.run(&shared))
+    };
+    assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
+    eventually("the packet is sent", || counters.forwarded.get() == 1);
+    shared.fence.store(1, Ordering::Release);
+    waker.wake();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(counters.fence.get(), 0, "the kernel still has the packet");
+    assert_eq!(peers[0].transmit(16).len(), 1);
+    peers[0].complete(16);
+    eventually("the fence is passed", || counters.fence.get() == 1);
+    shared.stop.store(true, Ordering::Relaxed);
+    waker.wake();
+    drop(thread.join().unwrap());
 }
 
 #[derive(Clone, Debug)]

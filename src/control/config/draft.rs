@@ -1,32 +1,45 @@
 //! The file as read: legal values, references still names. `resolve` turns it into a `Config`.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::Spanned;
 use toml::de::DeValue;
 
+use crate::control::plan::AddressPlan;
 use crate::wire::ethernet::Mac;
-use crate::wire::vxlan::Vni;
 
 use super::document::{At, Errors, Offset, Piece, Place};
 use super::error::Problem;
 use super::fields::{Fields, printable, split_tables};
-use super::model::{InterfaceName, MAX_ENCAP_IPS, Steer, UnknownUnicast, VlanId};
-use super::settings::{Control, Neighbors, Vxlan, Workers, Xdp};
+use super::model::{InterfaceName, MAX_ENCAP_IPS, VlanId};
+use super::read_network::{NetworkDraft, PortDraft};
+use super::read_tenant::TenantDraft;
+use super::settings::{Control, Neighbors, Routing, Vxlan, Workers, Xdp};
 use super::suggest::Hint;
-use super::{sections, value};
+use super::tenant::MAX_ENDPOINT_IPS;
+use super::{read_network, read_tenant, sections, value};
 
-const SECTIONS: [&str; 10] =
-    ["workers", "xdp", "vxlan", "control", "neighbors", "uplink", "network", "port", "peer", "neighbor"];
-const UNKNOWN_UNICAST: &[(&str, UnknownUnicast)] =
-    &[("drop", UnknownUnicast::Drop), ("flood", UnknownUnicast::Flood)];
-const STEER: &[(&str, Steer)] = &[("all", Steer::All), ("roce", Steer::Roce)];
+const SECTIONS: [&str; 13] = [
+    "workers",
+    "xdp",
+    "vxlan",
+    "control",
+    "neighbors",
+    "routing",
+    "address_plan",
+    "tenant",
+    "uplink",
+    "network",
+    "port",
+    "peer",
+    "neighbor",
+];
 
 /// Largest MTU of a device that carries Ethernet frames.
-const MAX_MTU: u16 = 65_535;
+pub(super) const MAX_MTU: u16 = 65_535;
 /// What every IPv4 host must accept (RFC 791); also the least a port may have.
-const MIN_MTU: u16 = 576;
+pub(super) const MIN_MTU: u16 = 576;
 
 #[derive(Debug, Default)]
 pub(super) struct Draft {
@@ -35,6 +48,10 @@ pub(super) struct Draft {
     pub(super) vxlan: Option<Vxlan>,
     pub(super) control: Option<Control>,
     pub(super) neighbors: Option<Neighbors>,
+    pub(super) routing: Option<Routing>,
+    /// The section, and the plan when its pattern is right.
+    pub(super) address_plan: Option<Option<AddressPlan>>,
+    pub(super) tenants: Vec<TenantDraft>,
     pub(super) uplinks: Vec<UplinkDraft>,
     pub(super) networks: Vec<NetworkDraft>,
     pub(super) ports: Vec<PortDraft>,
@@ -74,30 +91,25 @@ pub(super) struct UplinkDraft {
 }
 
 #[derive(Debug)]
-pub(super) struct NetworkDraft {
-    pub(super) name: Option<At<String>>,
-    pub(super) vni: Option<At<Vni>>,
-    pub(super) peers: Vec<At<String>>,
-    pub(super) unknown_unicast: UnknownUnicast,
-}
-
-#[derive(Debug)]
-pub(super) struct PortDraft {
-    pub(super) at: Offset,
-    pub(super) name: Option<At<String>>,
-    pub(super) interface: Option<At<InterfaceName>>,
-    pub(super) network: Option<At<String>>,
-    pub(super) native: Option<At<String>>,
-    pub(super) steer: Steer,
-    pub(super) macs: Vec<At<Mac>>,
-    pub(super) mtu: Option<u16>,
-}
-
-#[derive(Debug)]
 pub(super) struct PeerDraft {
     pub(super) name: Option<At<String>>,
     pub(super) encap_ips: Option<At<Vec<At<IpAddr>>>>,
+    pub(super) router_mac: Option<At<Mac>>,
+    /// Whether a router MAC is written, right or wrong.
+    pub(super) has_router_mac: bool,
     pub(super) endpoints: Vec<EndpointDraft>,
+    /// Addresses of endpoints, as in `Peer`.
+    pub(super) addresses_v4: Vec<(u32, Ipv4Addr)>,
+    pub(super) addresses_v6: Vec<(u32, Ipv6Addr)>,
+}
+
+impl PeerDraft {
+    /// Every address of an endpoint with its endpoint.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (&EndpointDraft, IpAddr)> {
+        let v4 = self.addresses_v4.iter().map(|&(index, ip)| (index, IpAddr::V4(ip)));
+        let v6 = self.addresses_v6.iter().map(|&(index, ip)| (index, IpAddr::V6(ip)));
+        v4.chain(v6).filter_map(|(index, ip)| Some((self.endpoints.get(index as usize)?, ip)))
+    }
 }
 
 /// Kept small: there may be millions.
@@ -160,7 +172,7 @@ impl<'p> Section<'p> {
 impl Draft {
     /// Reads one piece of the file.
     pub(super) fn read(&mut self, piece: Piece<'_>, errors: &mut Errors<'_>) {
-        let Piece { table, place, continues_peer } = piece;
+        let Piece { table, place, continued } = piece;
         for (key, value) in table {
             let section = Section { at: place.offset(key.span()), value, place };
             match key.get_ref().as_ref() {
@@ -175,17 +187,25 @@ impl Draft {
                     let tables = section.each("[[uplink]]", errors);
                     self.uplinks.extend(tables.into_iter().map(|f| uplink(f, errors)));
                 }
+                "routing" => section.once(&mut self.routing, "[routing]", errors, sections::routing),
+                "address_plan" => {
+                    section.once(&mut self.address_plan, "[address_plan]", errors, sections::address_plan);
+                }
+                "tenant" => {
+                    let tables = section.each("[[tenant]]", errors);
+                    read_tenant::tenants(&mut self.tenants, tables, continued, errors);
+                }
                 "network" => {
                     let tables = section.each("[[network]]", errors);
-                    self.networks.extend(tables.into_iter().map(|f| network(f, errors)));
+                    read_network::networks(&mut self.networks, tables, continued, errors);
                 }
                 "port" => {
                     let tables = section.each("[[port]]", errors);
-                    self.ports.extend(tables.into_iter().map(|f| port(f, errors)));
+                    read_network::ports(&mut self.ports, tables, continued, errors);
                 }
                 "peer" => {
                     let tables = section.each("[[peer]]", errors);
-                    self.peers(tables, continues_peer, errors);
+                    self.peers(tables, continued, errors);
                 }
                 "neighbor" => {
                     let tables = section.each("[[neighbor]]", errors);
@@ -200,30 +220,31 @@ impl Draft {
         }
     }
 
-    fn peers(&mut self, tables: Vec<Fields<'_>>, mut continued: bool, errors: &mut Errors<'_>) {
-        for mut f in tables {
-            let fresh = if std::mem::take(&mut continued) { None } else { Some(peer(&mut f)) };
+    fn peers(&mut self, tables: Vec<Fields<'_>>, continued: bool, errors: &mut Errors<'_>) {
+        for (mut f, fresh) in with_fresh(tables, continued) {
+            if fresh {
+                self.peers.push(peer(&mut f));
+            }
             let endpoints = f.tables("endpoint", "[[peer.endpoint]]");
-            let target = match fresh {
-                Some(peer) => {
-                    self.peers.push(peer);
-                    self.peers.last_mut()
-                }
-                None => self.peers.last_mut(),
-            };
-            let Some(target) = target else {
-                f.problem(f.at, Problem::EndpointWithoutPeer);
+            let Some(target) = self.peers.last_mut() else {
+                f.orphans("peer", "endpoint", endpoints);
                 f.finish(errors, String::new);
                 continue;
             };
-            let name = target.name.clone();
             for fields in endpoints {
-                let endpoint = endpoint(fields, target, &mut self.endpoint_networks, errors);
-                target.endpoints.extend(endpoint);
+                endpoint(fields, target, &mut self.endpoint_networks, errors);
             }
-            f.finish(errors, || culprit("peer", name.as_ref()));
+            f.finish(errors, || culprit("peer", target.name.as_ref()));
         }
     }
+}
+
+/// Tables of a piece, each with whether it is new: the first one may stand for the last one of the piece before.
+pub(super) fn with_fresh(
+    tables: Vec<Fields<'_>>,
+    continued: bool,
+) -> impl Iterator<Item = (Fields<'_>, bool)> {
+    tables.into_iter().enumerate().map(move |(i, table)| (table, i > 0 || !continued))
 }
 
 fn uplink(mut f: Fields<'_>, errors: &mut Errors<'_>) -> UplinkDraft {
@@ -240,45 +261,20 @@ fn uplink(mut f: Fields<'_>, errors: &mut Errors<'_>) -> UplinkDraft {
     draft
 }
 
-fn network(mut f: Fields<'_>, errors: &mut Errors<'_>) -> NetworkDraft {
-    let draft = NetworkDraft {
-        name: f.required("name", value::name),
-        vni: f.required("vni", value::vni),
-        peers: f.list("peers", value::reference).map_or_else(Vec::new, |list| list.value),
-        unknown_unicast: f
-            .optional("unknown_unicast", value::choice(UNKNOWN_UNICAST))
-            .map_or(UnknownUnicast::Drop, |v| v.value),
-    };
-    f.finish(errors, || culprit("network", draft.name.as_ref()));
-    draft
-}
-
-fn port(mut f: Fields<'_>, errors: &mut Errors<'_>) -> PortDraft {
-    let interface = f.required("interface", value::interface);
-    let draft = PortDraft {
-        at: f.at,
-        name: f.optional("name", value::name).or_else(|| default_name(interface.as_ref())),
-        interface,
-        network: f.optional("network", value::reference),
-        native: f.optional("native", value::reference),
-        steer: f.optional("steer", value::choice(STEER)).map_or(Steer::All, |steer| steer.value),
-        macs: f.list("macs", value::station_mac).map_or_else(Vec::new, |list| list.value),
-        mtu: f.optional("mtu", value::integer(MIN_MTU, MAX_MTU)).map(|mtu| mtu.value),
-    };
-    f.finish(errors, || culprit("port", draft.name.as_ref()));
-    draft
-}
-
 fn peer(f: &mut Fields<'_>) -> PeerDraft {
-    PeerDraft { name: f.required("name", value::name), encap_ips: encap_ips(f), endpoints: Vec::new() }
+    let has_router_mac = f.has("router_mac");
+    PeerDraft {
+        name: f.required("name", value::name),
+        encap_ips: encap_ips(f),
+        router_mac: f.optional("router_mac", value::station_mac),
+        has_router_mac,
+        endpoints: Vec::new(),
+        addresses_v4: Vec::new(),
+        addresses_v6: Vec::new(),
+    }
 }
 
-fn endpoint(
-    mut f: Fields<'_>,
-    peer: &PeerDraft,
-    networks: &mut Names,
-    errors: &mut Errors<'_>,
-) -> Option<EndpointDraft> {
+fn endpoint(mut f: Fields<'_>, peer: &mut PeerDraft, networks: &mut Names, errors: &mut Errors<'_>) {
     let network = f.required("network", value::reference);
     let mac = f.required("mac", value::station_mac);
     let encap_ip = f.optional("encap_ip", value::encap_ip).and_then(|ip| {
@@ -289,12 +285,21 @@ fn endpoint(
         }
         index.and_then(|index| u8::try_from(index).ok())
     });
+    let ips = f.set("ips", MAX_ENDPOINT_IPS, value::host_ip);
     f.finish(errors, || {
         let peer = culprit("peer", peer.name.as_ref());
         mac.map_or_else(|| format!("{peer}, endpoint"), |mac| format!("{peer}, endpoint {}", mac.value))
     });
-    let (network, mac) = (network?, mac?);
-    Some(EndpointDraft { at: mac.at, network: networks.number(&network.value), mac: mac.value, encap_ip })
+    let (Some(network), Some(mac)) = (network, mac) else { return };
+    let index = u32::try_from(peer.endpoints.len()).unwrap_or(u32::MAX);
+    for ip in ips {
+        match ip.value {
+            IpAddr::V4(ip) => peer.addresses_v4.push((index, ip)),
+            IpAddr::V6(ip) => peer.addresses_v6.push((index, ip)),
+        }
+    }
+    let network = networks.number(&network.value);
+    peer.endpoints.push(EndpointDraft { at: mac.at, network, mac: mac.value, encap_ip });
 }
 
 fn neighbor(mut f: Fields<'_>, errors: &mut Errors<'_>) -> NeighborDraft {
@@ -321,6 +326,6 @@ fn encap_ips(f: &mut Fields<'_>) -> Option<At<Vec<At<IpAddr>>>> {
     Some(list)
 }
 
-fn default_name(interface: Option<&At<InterfaceName>>) -> Option<At<String>> {
+pub(super) fn default_name(interface: Option<&At<InterfaceName>>) -> Option<At<String>> {
     interface.map(|interface| At { value: interface.value.as_str().to_owned(), at: interface.at })
 }

@@ -5,10 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::wire::ethernet::{Mac, MacParseError};
-use crate::wire::vxlan::Vni;
+use crate::tables::fib::Prefix;
+use crate::wire::ethernet::Mac;
 
 use super::suggest::Hint;
+pub use super::value_problem::ValueProblem;
 
 /// Why a configuration could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -109,9 +110,6 @@ pub enum Problem {
     /// A section that may appear once appears again.
     #[error("this section appears twice")]
     SectionTwice,
-    /// An endpoint without a peer.
-    #[error("[[peer.endpoint]] needs a [[peer]] above it")]
-    EndpointWithoutPeer,
     /// Two things share what must be unique.
     #[error("{key} {value} is already used by {owner} (line {line})")]
     Duplicate {
@@ -163,8 +161,11 @@ pub enum Problem {
     /// No uplink at all.
     #[error("there is no [[uplink]]: flowrail needs one to reach its peers")]
     NoUplink,
-    /// Both or none of two exclusive keys.
-    #[error("give either network (for VXLAN) or native (for un-encapsulated RoCEv2), not {0}")]
+    /// More or fewer than one of the keys that say what a port is for.
+    #[error(
+        "give one of network (for VXLAN), [[port.vlan]] (for several networks) and native (for un-encapsulated \
+         RoCEv2), not {0}"
+    )]
     PortRole(&'static str),
     /// A key that belongs to another setting.
     #[error("{key} has an effect only with {needs}")]
@@ -234,85 +235,105 @@ pub enum Problem {
         /// Where.
         line: usize,
     },
-}
-
-/// What is wrong with one value; read after the key's name.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ValueProblem {
-    /// Another type.
-    #[error("must be {wanted}, not {found}")]
-    Type {
-        /// What it must be.
-        wanted: &'static str,
-        /// What it is.
-        found: &'static str,
+    /// A nested table without the table that it belongs to.
+    #[error("[[{parent}.{child}]] needs a [[{parent}]] above it")]
+    Orphan {
+        /// The table above.
+        parent: &'static str,
+        /// The nested table.
+        child: &'static str,
     },
-    /// Out of range.
-    #[error("{value} is not in {min}..={max}")]
-    Range {
-        /// As written.
-        value: String,
-        /// Least.
-        min: u64,
-        /// Most.
-        max: u64,
+    /// What a tenant or network is cannot do without the key.
+    #[error("{key} is missing: {why}")]
+    Needed {
+        /// The key.
+        key: &'static str,
+        /// What needs it.
+        why: String,
     },
-    /// Not a power of two.
-    #[error("{0} is not a power of two")]
-    PowerOfTwo(u64),
-    /// A VNI above 24 bits, or negative.
-    #[error("{0} does not fit in 24 bits (0..={max})", max = Vni::MAX)]
-    Vni(String),
-    /// None of a few words or numbers.
-    #[error("{value} is none of {choices}")]
-    Choice {
-        /// As written.
-        value: String,
-        /// What it may be.
-        choices: String,
+    /// More or fewer than one of the keys that say where a route leads.
+    #[error("give one of peer, leak and blackhole, not {0}")]
+    RouteTarget(&'static str),
+    /// A route of a tenant back to itself.
+    #[error("leak: a tenant cannot leak to itself")]
+    LeakToSelf,
+    /// A route to a peer that may not send the L3VNI.
+    #[error(
+        "{peer} is no member of the L3VNI: list it in the peers of tenant {tenant} or of one of its networks"
+    )]
+    PeerNotInTenant {
+        /// The peer.
+        peer: String,
+        /// The tenant.
+        tenant: String,
     },
-    /// No duration.
-    #[error("{0:?} is no duration; write a whole number with ns, us, ms or s, like \"256us\"")]
-    Duration(String),
-    /// A duration out of range.
-    #[error("{value} is not in {min}..={max}")]
-    DurationRange {
-        /// As written.
-        value: String,
-        /// Least.
-        min: String,
-        /// Most.
-        max: String,
-    },
-    /// No MAC address.
-    #[error(transparent)]
-    Mac(#[from] MacParseError),
-    /// A group or zero MAC where one station's must be.
-    #[error("{mac} is {what}; it must be one station's own address")]
-    MacKind {
+    /// A route to a peer whose router MAC is unknown.
+    #[error("peer {0} has no router_mac, which routed packets need")]
+    PeerWithoutRouterMac(String),
+    /// Our router MAC is a peer's too.
+    #[error(
+        "router_mac {mac} is also that of peer {peer} (line {line}), whose packets would be taken for our own"
+    )]
+    RouterMacOfPeer {
         /// The address.
         mac: Mac,
-        /// What it is.
-        what: &'static str,
+        /// The peer.
+        peer: String,
+        /// Where.
+        line: usize,
     },
-    /// No IP address.
-    #[error("{0:?} is no IP address; write it without prefix length, like \"10.0.0.1\" or \"fd00::1\"")]
-    Ip(String),
-    /// An IP address that no host can have.
-    #[error("{ip} is {what}, which cannot be used here")]
-    IpKind {
+    /// Two networks of a tenant with common addresses.
+    #[error("subnet {subnet} overlaps {other} of {owner} (line {line}), which belongs to the same tenant")]
+    SubnetOverlap {
+        /// The subnet.
+        subnet: Prefix,
+        /// The other.
+        other: Prefix,
+        /// Whose it is.
+        owner: String,
+        /// Where.
+        line: usize,
+    },
+    /// A station's address that its network's gateway does not reach.
+    #[error("ip {ip} is in no subnet of {networks}")]
+    IpOutside {
+        /// The address.
+        ip: IpAddr,
+        /// The networks and the subnets of their gateways.
+        networks: String,
+    },
+    /// An address that a trunk cannot give to one of its networks.
+    #[error("ip {ip} could be in {networks}: give all but one of them a gateway with other subnets")]
+    IpAmbiguous {
+        /// The address.
+        ip: IpAddr,
+        /// The networks.
+        networks: String,
+    },
+    /// An address that no station of a subnet can have.
+    #[error("ip {ip} is the {what} address of subnet {subnet}")]
+    SubnetEdge {
         /// The address.
         ip: IpAddr,
         /// What it is.
         what: &'static str,
+        /// The subnet.
+        subnet: Prefix,
     },
-    /// A name with characters that counters and commands cannot carry.
-    #[error("{0:?} must be 1 to 64 letters, digits, '.', '_' or '-'")]
-    Name(String),
-    /// A name that no network device can have.
-    #[error("{0:?} cannot be a network device: 1 to 15 characters, no space, no '/' and no ':'")]
-    Interface(String),
-    /// A relative or over-long socket path.
-    #[error("{0:?} must be an absolute path of at most 107 bytes")]
-    SocketPath(String),
+    /// A receiver that is not part of the group's network.
+    #[error("{key}: {name} is not in network {network}")]
+    NotInNetwork {
+        /// Which key.
+        key: &'static str,
+        /// The port or peer.
+        name: String,
+        /// The network.
+        network: String,
+    },
+    /// A group that says nothing of its receivers.
+    #[error("give ports, peers or both; an empty list means that nobody gets the group")]
+    GroupWithoutReceivers,
+    /// A rule that no packet can match.
+    #[error("no packet can match: {0}")]
+    Unmatchable(&'static str),
 }

@@ -1,6 +1,9 @@
 //! Reader of one TOML table, key by key: values where they are written, problems collected, unknown keys found.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::Hash;
 
 use arrayvec::ArrayVec;
 use toml::Spanned;
@@ -92,6 +95,29 @@ impl<'p> Fields<'p> {
         self.list(key, parse)
     }
 
+    /// Like [`Self::list`], with at least one and at most `max` elements, each once. Empty when absent or wrong.
+    pub(super) fn set<T: fmt::Display + Clone + Eq + Hash>(
+        &mut self,
+        key: &'static str,
+        max: usize,
+        parse: impl Fn(DeValue<'p>) -> Result<T, ValueProblem>,
+    ) -> Vec<At<T>> {
+        let Some(list) = self.list(key, parse) else { return Vec::new() };
+        let count = list.value.len();
+        if count == 0 {
+            self.problem(list.at, Problem::Empty(key));
+        } else if count > max {
+            self.problem(list.at, Problem::TooMany { what: key, count, max });
+        }
+        let mut seen = HashSet::new();
+        let (once, again): (Vec<_>, Vec<_>) =
+            list.value.into_iter().partition(|value| seen.insert(value.value.clone()));
+        for value in again {
+            self.problem(value.at, Problem::ListedTwice { key, value: value.value.to_string() });
+        }
+        once
+    }
+
     /// The tables under `key`, written as `[[…]]` or as an array of inline tables.
     pub(super) fn tables(&mut self, key: &'static str, header: &'static str) -> Vec<Fields<'p>> {
         let Some(value) = self.take(key) else { return Vec::new() };
@@ -100,6 +126,23 @@ impl<'p> Fields<'p> {
         let tables = split_tables(value, header, place, |at, problem| problems.push((at, problem)));
         self.problems.append(&mut problems);
         tables
+    }
+
+    /// Where the value of `key` is, if it is there. Asked before it is read.
+    pub(super) fn at_of(&self, key: &str) -> Option<Offset> {
+        self.table.get(key).map(|value| self.place.offset(value.span()))
+    }
+
+    /// Notes a problem of nested tables that have no table above them, when there are any.
+    pub(super) fn orphans(&mut self, parent: &'static str, child: &'static str, nested: Vec<Fields<'p>>) {
+        if let Some(first) = nested.first() {
+            self.problem(first.at, Problem::Orphan { parent, child });
+        }
+    }
+
+    /// Whether the key is there. Asked before it is read, so that a wrong value is not taken for a missing one.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
     }
 
     /// Notes a problem of this table.

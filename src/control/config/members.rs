@@ -10,7 +10,9 @@ use crate::wire::ethernet::Mac;
 use super::document::{Errors, Offset};
 use super::draft::{Draft, EndpointDraft, PeerDraft, culprit};
 use super::error::Problem;
+use super::finish::gateway_mac;
 use super::model::{Endpoint, Peer, PeerId};
+use super::read_network::PortDraft;
 use super::resolve::{Index, unknown};
 
 /// Checks of peers and endpoints.
@@ -37,6 +39,7 @@ impl<'d> Members<'d> {
 
     /// Reports every problem, and gives the network of each name that endpoints use.
     pub(super) fn check(mut self, errors: &mut Errors<'_>) -> Vec<Option<NetworkId>> {
+        self.claim_gateways();
         self.check_ports(errors);
         for (id, peer) in (0..).map(PeerId).zip(&self.draft.peers) {
             self.check_reachable(peer, errors);
@@ -47,11 +50,19 @@ impl<'d> Members<'d> {
         self.endpoint_networks
     }
 
+    /// A station with the MAC of its gateway would get the gateway's packets.
+    fn claim_gateways(&mut self) {
+        for (id, network) in (0..).map(NetworkId).zip(&self.draft.networks) {
+            if let Some(mac) = gateway_mac(network, self.draft, self.index) {
+                self.macs.insert(key(id, mac.value));
+            }
+        }
+    }
+
     fn check_ports(&mut self, errors: &mut Errors<'_>) {
         for port in &self.draft.ports {
-            let network = port.network.as_ref().and_then(|name| self.index.networks.get(name.value.as_str()));
-            for mac in &port.macs {
-                if let Some(&network) = network {
+            for network in port_networks(port, self.index) {
+                for mac in &port.macs {
                     self.claim(network, mac.value, mac.at, errors, || culprit("port", port.name.as_ref()));
                 }
             }
@@ -109,8 +120,7 @@ impl<'d> Members<'d> {
         errors: &mut Errors<'_>,
         owner: impl FnOnce() -> String,
     ) {
-        // A MAC has 48 bits and a network's number 16 (`MAX_NETWORKS`): one word, half the memory of the pair.
-        if self.macs.insert(u64::from(network.0) << 48 | mac.to_u64()) {
+        if self.macs.insert(key(network, mac)) {
             return;
         }
         if errors.is_full() {
@@ -126,11 +136,15 @@ impl<'d> Members<'d> {
 
     /// Who claimed a MAC first, and where. Slow, but only problems need it.
     fn first_owner(&self, network: NetworkId, mac: Mac, errors: &Errors<'_>) -> (String, usize) {
+        let draft = self.draft.networks.get(network.0 as usize);
+        let gateway = draft.and_then(|draft| gateway_mac(draft, self.draft, self.index));
+        if let Some(gateway) = gateway.filter(|gateway| gateway.value == mac) {
+            return ("its gateway".to_owned(), errors.line(gateway.at));
+        }
         for port in &self.draft.ports {
-            let its = port.network.as_ref().and_then(|name| self.index.networks.get(name.value.as_str()));
             let found = port.macs.iter().find(|candidate| candidate.value == mac);
-            if let (Some(&its), Some(found)) = (its, found)
-                && its == network
+            if let Some(found) = found
+                && port_networks(port, self.index).contains(&network)
             {
                 return (culprit("port", port.name.as_ref()), errors.line(found.at));
             }
@@ -146,7 +160,23 @@ impl<'d> Members<'d> {
     }
 }
 
-fn endpoint_culprit(peer: &PeerDraft, endpoint: &EndpointDraft) -> String {
+/// A MAC has 48 bits and a network's number 16 (`MAX_NETWORKS`): one word, half the memory of the pair.
+fn key(network: NetworkId, mac: Mac) -> u64 {
+    u64::from(network.0) << 48 | mac.to_u64()
+}
+
+/// The networks that a port is in, as far as they exist, each once.
+pub(super) fn port_networks(port: &PortDraft, index: &Index<'_>) -> Vec<NetworkId> {
+    let mut networks = Vec::new();
+    let mut seen = HashSet::new();
+    for name in port.networks() {
+        let found = index.networks.get(name.value.as_str()).copied();
+        networks.extend(found.filter(|id| seen.insert(*id)));
+    }
+    networks
+}
+
+pub(super) fn endpoint_culprit(peer: &PeerDraft, endpoint: &EndpointDraft) -> String {
     format!("{}, endpoint {}", culprit("peer", peer.name.as_ref()), endpoint.mac)
 }
 
@@ -162,6 +192,9 @@ pub(super) fn finish_peer(draft: PeerDraft, endpoint_networks: &[Option<NetworkI
     Some(Peer {
         name: draft.name?.value,
         encap_ips: draft.encap_ips?.value.into_iter().map(|ip| ip.value).collect(),
+        router_mac: draft.router_mac.map(|mac| mac.value),
         endpoints,
+        addresses_v4: draft.addresses_v4,
+        addresses_v6: draft.addresses_v6,
     })
 }

@@ -1,20 +1,29 @@
 //! The configuration file: TOML text in, [`Config`] or every error in it out. Pure but for reading the file: whether
 //! the interfaces exist is asked by whoever opens them.
 //!
-//! `document` cuts and parses the text; `draft` and `sections` read tables with `fields` and `value`; `resolve` and
-//! `members` check what concerns several tables. `model` and `settings` are the result, `error` what can be wrong.
+//! `document` cuts and parses the text; `draft`, `read_*` and `sections` read tables with `fields` and `value*`;
+//! `resolve`, `finish*`, `members` and `addresses` check what concerns several tables. `model`, `tenant` and `settings`
+//! are the result, `error` what can be wrong.
 
+mod addresses;
 mod document;
 mod draft;
 mod error;
 mod fields;
+mod finish;
+mod finish_tenant;
 mod members;
 mod model;
+mod read_network;
+mod read_tenant;
 mod resolve;
 mod sections;
 mod settings;
 mod suggest;
+mod tenant;
 mod value;
+mod value_problem;
+mod value_tenant;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +34,7 @@ pub use error::{ConfigError, ConfigErrors, LoadError, Problem, ValueProblem};
 pub use model::*;
 pub use settings::*;
 pub use suggest::Hint;
+pub use tenant::*;
 pub use value::DurationText;
 
 use document::{Errors, Offset, parse_pieces};

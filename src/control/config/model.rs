@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::ids::{NetworkId, PortId};
+use crate::control::plan::AddressPlan;
+use crate::ids::{NetworkId, PortId, RuleId};
 pub use crate::tables::network::UnknownUnicast;
 use crate::wire::ethernet::Mac;
 use crate::wire::vxlan::Vni;
 
-use super::settings::{Control, Neighbors, Vxlan, Workers, Xdp};
+use super::settings::{Admit, Control, Neighbors, Routing, Vxlan, Workers, Xdp};
+use super::tenant::{Gateway, Group, Learning, Tenant, TenantId, TenantRule, VlanMember, homes};
 
 /// Most uplinks in one configuration.
 pub const MAX_UPLINKS: usize = 64;
@@ -48,6 +50,12 @@ pub struct Config {
     pub control: Control,
     /// What happens while a next hop's MAC is unknown.
     pub neighbors: Neighbors,
+    /// How packets are routed.
+    pub routing: Routing,
+    /// What addresses mean.
+    pub address_plan: Option<AddressPlan>,
+    /// Tenants, indexed by [`TenantId`].
+    pub tenants: Vec<Tenant>,
     /// Underlay ports. Their [`PortId`]s come first.
     pub uplinks: Vec<Uplink>,
     /// Networks, indexed by [`NetworkId`].
@@ -79,6 +87,19 @@ impl Config {
         uplinks.chain(self.ports.iter().map(|port| port.name.as_str()))
     }
 
+    /// Puts the access ports in another order, and renumbers what refers to them.
+    pub fn sort_ports_by_key<K: Ord>(&mut self, key: impl Fn(&Port) -> K) {
+        let mut order: Vec<(PortId, Port)> =
+            self.access_ports().map(|(id, port)| (id, port.clone())).collect();
+        order.sort_by_key(|(_, port)| key(port));
+        let places = self.access_ports().map(|(id, _)| id).zip(&order);
+        let new_id: HashMap<PortId, PortId> = places.map(|(new, (old, _))| (*old, new)).collect();
+        for port in self.networks.iter_mut().flat_map(|n| &mut n.groups).flat_map(|g| &mut g.ports) {
+            *port = new_id.get(port).copied().unwrap_or(*port);
+        }
+        self.ports = order.into_iter().map(|(_, port)| port).collect();
+    }
+
     /// The configured MACs of next hops.
     #[must_use]
     pub fn static_macs(&self) -> HashMap<(UplinkId, IpAddr), Mac> {
@@ -89,6 +110,38 @@ impl Config {
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.peers.iter().map(|peer| peer.endpoints.len()).sum()
+    }
+
+    /// All rules with their tenant, numbered in the file's order.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, TenantId, &TenantRule)> {
+        let tenants = (0..).map(TenantId).zip(&self.tenants);
+        let rules = tenants.flat_map(|(id, tenant)| tenant.rules.iter().map(move |rule| (id, rule)));
+        (0..).map(RuleId).zip(rules).map(|(number, (id, rule))| (number, id, rule))
+    }
+
+    /// A network by its number.
+    #[must_use]
+    pub fn network(&self, id: NetworkId) -> Option<&Network> {
+        self.networks.get(id.0 as usize)
+    }
+
+    /// A tenant by its number.
+    #[must_use]
+    pub fn tenant(&self, id: TenantId) -> Option<&Tenant> {
+        self.tenants.get(id.0 as usize)
+    }
+
+    /// A peer by its number.
+    #[must_use]
+    pub fn peer(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(id.0 as usize)
+    }
+
+    /// The networks that an address of a port is in: one, or for a link-local address each of a trunk's.
+    #[must_use]
+    pub fn homes(&self, port: &Port, ip: IpAddr) -> Vec<NetworkId> {
+        let has = |id| self.network(id)?.gateway.as_ref().map(|gateway| gateway.reaches(ip));
+        homes(ip, port.role.networks(), has)
     }
 }
 
@@ -171,6 +224,16 @@ pub struct Network {
     pub peers: Vec<PeerId>,
     /// What happens to unicast whose MAC is in no table.
     pub unknown_unicast: UnknownUnicast,
+    /// Whom it belongs to.
+    pub tenant: Option<TenantId>,
+    /// The way out of it; only with a tenant.
+    pub gateway: Option<Gateway>,
+    /// How it learns stations; `None`: every station is configured.
+    pub learning: Option<Learning>,
+    /// Whether receivers of multicast groups are learned from IGMP and MLD.
+    pub snooping: bool,
+    /// Multicast groups with receivers of their own.
+    pub groups: Vec<Group>,
 }
 
 /// A port towards a guest or the host.
@@ -186,17 +249,35 @@ pub struct Port {
     pub steer: Steer,
     /// MACs behind the port.
     pub macs: Vec<Mac>,
+    /// IP addresses of the first MAC.
+    pub ips: Vec<IpAddr>,
+    /// What happens to frames from other MACs and, where `ips` are given, other addresses. Without `macs` all are taken.
+    pub spoofing: Admit,
     /// Largest IP packet sent to the port; the interface's MTU when absent.
     pub mtu: Option<u16>,
 }
 
 /// What an access port's frames belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortRole {
     /// A VXLAN network.
     Network(NetworkId),
+    /// Several, by VLAN tag. Each tag and each network once.
+    Trunk(Vec<VlanMember>),
     /// The underlay itself: RoCEv2 passes between port and uplink without encap.
     Native(UplinkId),
+}
+
+impl PortRole {
+    /// The port's networks.
+    pub fn networks(&self) -> impl Iterator<Item = NetworkId> + Clone {
+        let (one, many) = match self {
+            Self::Network(id) => (Some(*id), &[][..]),
+            Self::Trunk(members) => (None, members.as_slice()),
+            Self::Native(_) => (None, &[][..]),
+        };
+        one.into_iter().chain(many.iter().map(|member| member.network))
+    }
 }
 
 /// Which frames of an access port flowrail takes; the kernel keeps the rest.
@@ -215,11 +296,25 @@ pub struct Peer {
     pub name: String,
     /// Its encap IPs, at least one.
     pub encap_ips: Vec<IpAddr>,
+    /// Destination MAC of packets that are routed to it.
+    pub router_mac: Option<Mac>,
     /// MACs behind it.
     pub endpoints: Vec<Endpoint>,
+    /// IPv4 addresses of endpoints, each with the index of its endpoint, in ascending order. Beside the endpoints, as not
+    /// all have one.
+    pub addresses_v4: Vec<(u32, Ipv4Addr)>,
+    /// IPv6 addresses of endpoints, alike.
+    pub addresses_v6: Vec<(u32, Ipv6Addr)>,
 }
 
 impl Peer {
+    /// Every address of an endpoint with its endpoint.
+    pub fn addresses(&self) -> impl Iterator<Item = (&Endpoint, IpAddr)> {
+        let v4 = self.addresses_v4.iter().map(|&(index, ip)| (index, IpAddr::V4(ip)));
+        let v6 = self.addresses_v6.iter().map(|&(index, ip)| (index, IpAddr::V6(ip)));
+        v4.chain(v6).filter_map(|(index, ip)| Some((self.endpoints.get(index as usize)?, ip)))
+    }
+
     /// The encap IP that `endpoint` is pinned to, if any.
     #[must_use]
     pub fn pinned_encap_ip(&self, endpoint: &Endpoint) -> Option<IpAddr> {

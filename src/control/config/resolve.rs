@@ -1,27 +1,27 @@
 //! From draft to configuration: references become indices, and what no single table can tell is checked here:
-//! uniqueness, address families, limits. `members` does peers and endpoints.
+//! uniqueness and limits here; `finish` and `finish_tenant` do each kind of table, `members` MACs, `addresses` IPs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
-use std::net::IpAddr;
 
-use crate::ids::NetworkId;
-use crate::wire::vxlan::Vni;
+use crate::ids::{NetworkId, PortId};
+use crate::worker::counters::MAX_RULES;
 
+use super::addresses::Addresses;
 use super::document::{At, Errors, Offset};
-use super::draft::{Draft, NeighborDraft, NetworkDraft, PortDraft, UplinkDraft, culprit, neighbor_culprit};
+use super::draft::{Draft, culprit};
 use super::error::Problem;
 use super::fields::printable;
+use super::finish::{finish_network, finish_port, finish_uplink, static_neighbors};
+use super::finish_tenant::finish_tenants;
 use super::members::{Members, finish_peer};
 use super::model::{
-    Config, MAX_ENDPOINTS, MAX_NETWORKS, MAX_PEERS, MAX_PORTS, MAX_STATIC_NEIGHBORS, MAX_UPLINKS, Network,
-    PeerId, Port, PortRole, StaticNeighbor, Uplink, UplinkId,
+    Config, MAX_ENDPOINTS, MAX_NETWORKS, MAX_PEERS, MAX_PORTS, MAX_STATIC_NEIGHBORS, MAX_UPLINKS, PeerId,
+    UplinkId,
 };
 use super::suggest::Hint;
-
-/// Least underlay MTU with IPv6: an inner IPv6 packet of 1280 B with its Ethernet header and the outer headers.
-const MIN_MTU_V6: u16 = 1280 + 70;
+use super::tenant::{MAX_GROUPS, MAX_ROUTES, MAX_TENANTS, MAX_VLANS, TenantId};
 
 /// Checks the draft as a whole. The result has gaps when `errors` is not empty.
 pub(super) fn resolve(draft: Draft, errors: &mut Errors<'_>) -> Config {
@@ -31,6 +31,9 @@ pub(super) fn resolve(draft: Draft, errors: &mut Errors<'_>) -> Config {
         vxlan: draft.vxlan.unwrap_or_default(),
         control: draft.control.clone().unwrap_or_default(),
         neighbors: draft.neighbors.unwrap_or_default(),
+        routing: draft.routing.unwrap_or_default(),
+        address_plan: draft.address_plan.clone().flatten(),
+        tenants: Vec::new(),
         uplinks: Vec::new(),
         networks: Vec::new(),
         ports: Vec::new(),
@@ -43,11 +46,14 @@ pub(super) fn resolve(draft: Draft, errors: &mut Errors<'_>) -> Config {
     let index = Index::build(&draft, errors);
     let uplinks = draft.uplinks.iter().filter_map(|uplink| finish_uplink(uplink, errors));
     config.uplinks = uplinks.collect();
-    let networks = draft.networks.iter().filter_map(|network| finish_network(network, &index, errors));
+    config.tenants = finish_tenants(&draft, &index, errors);
+    let networks =
+        draft.networks.iter().filter_map(|network| finish_network(network, &draft, &index, errors));
     config.networks = networks.collect();
     config.ports = draft.ports.iter().filter_map(|port| finish_port(port, &index, errors)).collect();
     config.static_neighbors = static_neighbors(&draft.static_neighbors, &index, errors);
     let endpoint_networks = Members::new(&draft, &index).check(errors);
+    Addresses::new(&draft, &index, &endpoint_networks).check(errors);
     let peers = draft.peers.into_iter().filter_map(|peer| finish_peer(peer, &endpoint_networks));
     config.peers = peers.collect();
     config
@@ -58,12 +64,21 @@ fn within_limits(draft: &Draft, errors: &mut Errors<'_>) -> bool {
         errors.push(Offset(0), String::new, Problem::NoUplink);
     }
     let endpoints = draft.peers.iter().map(|peer| peer.endpoints.len()).sum();
+    let routes = draft.tenants.iter().map(|tenant| tenant.routes.len()).sum();
+    let rules = draft.tenants.iter().map(|tenant| tenant.rules.len()).sum();
+    let groups = draft.networks.iter().map(|network| network.groups.len()).sum();
+    let vlans = draft.ports.iter().map(|port| port.vlans.len()).sum();
     let limits = [
         ("uplinks", draft.uplinks.len(), MAX_UPLINKS),
         ("networks", draft.networks.len(), MAX_NETWORKS),
         ("ports", draft.ports.len(), MAX_PORTS),
         ("peers", draft.peers.len(), MAX_PEERS),
         ("endpoints", endpoints, MAX_ENDPOINTS),
+        ("tenants", draft.tenants.len(), MAX_TENANTS),
+        ("routes", routes, MAX_ROUTES),
+        ("rules", rules, MAX_RULES),
+        ("multicast groups", groups, MAX_GROUPS),
+        ("VLANs of ports", vlans, MAX_VLANS),
         ("static neighbors", draft.static_neighbors.len(), MAX_STATIC_NEIGHBORS),
     ];
     let mut within = true;
@@ -79,7 +94,10 @@ fn within_limits(draft: &Draft, errors: &mut Errors<'_>) -> bool {
 /// What each name and number in the file stands for.
 pub(super) struct Index<'d> {
     pub(super) uplinks: HashMap<&'d str, UplinkId>,
+    pub(super) tenants: HashMap<&'d str, TenantId>,
     pub(super) networks: HashMap<&'d str, NetworkId>,
+    /// Access ports.
+    pub(super) ports: HashMap<&'d str, PortId>,
     pub(super) peers: HashMap<&'d str, PeerId>,
 }
 
@@ -89,7 +107,13 @@ impl<'d> Index<'d> {
         let mut port_names = Unique::new("name");
         let mut interfaces = Unique::new("interface");
         let mut ips = Unique::new("encap IP");
-        let mut index = Self { uplinks: HashMap::new(), networks: HashMap::new(), peers: HashMap::new() };
+        let mut index = Self {
+            uplinks: HashMap::new(),
+            tenants: HashMap::new(),
+            networks: HashMap::new(),
+            ports: HashMap::new(),
+            peers: HashMap::new(),
+        };
 
         for (id, uplink) in (0..).map(UplinkId).zip(&draft.uplinks) {
             let owner = Owner { kind: "uplink", name: uplink.name.as_ref() };
@@ -102,16 +126,18 @@ impl<'d> Index<'d> {
             }
             ips.claim_list("encap_ips", uplink.encap_ips.as_ref(), owner, errors);
         }
-        for port in &draft.ports {
+        let first_port = u16::try_from(draft.uplinks.len()).unwrap_or(u16::MAX);
+        for (id, port) in (first_port..).map(PortId).zip(&draft.ports) {
             let owner = Owner { kind: "port", name: port.name.as_ref() };
             if let Some(name) = &port.name {
                 port_names.claim(name.value.as_str(), name.at, owner, errors);
+                index.ports.entry(&name.value).or_insert(id);
             }
             if let Some(interface) = &port.interface {
                 interfaces.claim(interface.value.as_str(), interface.at, owner, errors);
             }
         }
-        index.number_networks(&draft.networks, errors);
+        index.number_vnis(draft, errors);
         let mut names = Unique::new("name");
         for (id, peer) in (0..).map(PeerId).zip(&draft.peers) {
             let owner = Owner { kind: "peer", name: peer.name.as_ref() };
@@ -124,16 +150,27 @@ impl<'d> Index<'d> {
         index
     }
 
-    fn number_networks(&mut self, networks: &'d [NetworkDraft], errors: &mut Errors<'_>) {
-        let mut names = Unique::new("name");
+    fn number_vnis(&mut self, draft: &'d Draft, errors: &mut Errors<'_>) {
         let mut vnis = Unique::new("vni");
-        for (id, network) in (0..).map(NetworkId).zip(networks) {
+        let mut names = Unique::new("name");
+        for (id, network) in (0..).map(NetworkId).zip(&draft.networks) {
             let owner = Owner { kind: "network", name: network.name.as_ref() };
             if let Some(name) = &network.name {
                 names.claim(name.value.as_str(), name.at, owner, errors);
                 self.networks.entry(&name.value).or_insert(id);
             }
             if let Some(vni) = &network.vni {
+                vnis.claim(vni.value, vni.at, owner, errors);
+            }
+        }
+        let mut names = Unique::new("name");
+        for (id, tenant) in (0..).map(TenantId).zip(&draft.tenants) {
+            let owner = Owner { kind: "tenant", name: tenant.name.as_ref() };
+            if let Some(name) = &tenant.name {
+                names.claim(name.value.as_str(), name.at, owner, errors);
+                self.tenants.entry(&name.value).or_insert(id);
+            }
+            if let Some(vni) = &tenant.l3vni {
                 vnis.claim(vni.value, vni.at, owner, errors);
             }
         }
@@ -199,7 +236,7 @@ impl<'d, K: Copy + Eq + Hash + Display> Unique<'d, K> {
 }
 
 /// The thing that `reference` names, or a problem under `owner`.
-fn find<T: Copy>(
+pub(super) fn find<T: Copy>(
     things: &HashMap<&str, T>,
     (key, kind): (&'static str, &'static str),
     reference: &At<String>,
@@ -224,94 +261,23 @@ pub(super) fn unknown<T>(
     Problem::UnknownReference { key, kind, name: printable(name), hint }
 }
 
-fn finish_uplink(draft: &UplinkDraft, errors: &mut Errors<'_>) -> Option<Uplink> {
-    let encap_ips: Vec<IpAddr> = draft.encap_ips.as_ref()?.value.iter().map(|ip| ip.value).collect();
-    if let Some(mtu) = draft.mtu
-        && mtu.value < MIN_MTU_V6
-        && encap_ips.iter().any(IpAddr::is_ipv6)
-    {
-        let why = "an inner IPv6 packet of 1280 B must fit with its outer headers";
-        let problem = Problem::Mtu { mtu: mtu.value, min: MIN_MTU_V6, why };
-        errors.push(mtu.at, || culprit("uplink", draft.name.as_ref()), problem);
-    }
-    Some(Uplink {
-        name: draft.name.as_ref()?.value.clone(),
-        interface: draft.interface.as_ref()?.value.clone(),
-        encap_ips,
-        mac: draft.mac,
-        mtu: draft.mtu.map(|mtu| mtu.value),
-        vlan: draft.vlan,
-    })
-}
-
-fn finish_network(draft: &NetworkDraft, index: &Index<'_>, errors: &mut Errors<'_>) -> Option<Network> {
-    let owner = Owner { kind: "network", name: draft.name.as_ref() };
-    let mut members = HashMap::with_capacity(draft.peers.len());
-    let mut peers = Vec::with_capacity(draft.peers.len());
-    for name in &draft.peers {
-        let peer = find(&index.peers, ("peers", "peer"), name, || owner.culprit(), errors);
+/// The peers that a list names, each once.
+pub(super) fn peer_list(
+    list: &[At<String>],
+    index: &Index<'_>,
+    culprit: impl Fn() -> String,
+    errors: &mut Errors<'_>,
+) -> Vec<PeerId> {
+    let mut seen = HashSet::with_capacity(list.len());
+    let mut peers = Vec::with_capacity(list.len());
+    for name in list {
+        let peer = find(&index.peers, ("peers", "peer"), name, &culprit, errors);
         let Some(peer) = peer else { continue };
-        if members.insert(peer, ()).is_some() {
+        if !seen.insert(peer) {
             let problem = Problem::ListedTwice { key: "peers", value: name.value.clone() };
-            errors.push(name.at, || owner.culprit(), problem);
+            errors.push(name.at, &culprit, problem);
         }
         peers.push(peer);
     }
-    let vni: Vni = draft.vni?.value;
-    let name = draft.name.as_ref()?.value.clone();
-    Some(Network { name, vni, peers, unknown_unicast: draft.unknown_unicast })
-}
-
-fn finish_port(draft: &PortDraft, index: &Index<'_>, errors: &mut Errors<'_>) -> Option<Port> {
-    let culprit = || culprit("port", draft.name.as_ref());
-    let role = match (&draft.network, &draft.native) {
-        (Some(name), None) => {
-            find(&index.networks, ("network", "network"), name, culprit, errors).map(PortRole::Network)
-        }
-        (None, Some(name)) => {
-            find(&index.uplinks, ("native", "uplink"), name, culprit, errors).map(PortRole::Native)
-        }
-        (Some(_), Some(both)) => {
-            errors.push(both.at, culprit, Problem::PortRole("both"));
-            None
-        }
-        (None, None) => {
-            errors.push(draft.at, culprit, Problem::PortRole("neither"));
-            None
-        }
-    };
-    Some(Port {
-        name: draft.name.as_ref()?.value.clone(),
-        interface: draft.interface.as_ref()?.value.clone(),
-        role: role?,
-        steer: draft.steer,
-        macs: draft.macs.iter().map(|mac| mac.value).collect(),
-        mtu: draft.mtu,
-    })
-}
-
-fn static_neighbors(
-    drafts: &[NeighborDraft],
-    index: &Index<'_>,
-    errors: &mut Errors<'_>,
-) -> Vec<StaticNeighbor> {
-    let mut first: HashMap<(UplinkId, IpAddr), Offset> = HashMap::new();
-    let mut neighbors = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        let culprit = || neighbor_culprit(draft);
-        let uplink = draft
-            .uplink
-            .as_ref()
-            .and_then(|name| find(&index.uplinks, ("uplink", "uplink"), name, culprit, errors));
-        let (Some(uplink), Some(ip), Some(mac)) = (uplink, draft.ip, draft.mac) else { continue };
-        if let Some(&before) = first.get(&(uplink, ip.value)) {
-            let line = errors.line(before);
-            let owner = "another [[neighbor]] of this uplink".to_owned();
-            let problem = Problem::Duplicate { key: "ip", value: ip.value.to_string(), owner, line };
-            errors.push(ip.at, culprit, problem);
-        }
-        first.entry((uplink, ip.value)).or_insert(ip.at);
-        neighbors.push(StaticNeighbor { uplink, ip: ip.value, mac });
-    }
-    neighbors
+    peers
 }

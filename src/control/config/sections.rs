@@ -1,16 +1,21 @@
-//! Readers of the sections that appear once: `[workers]`, `[xdp]`, `[vxlan]`, `[control]`, `[neighbors]`.
+//! Readers of the sections that appear once: `[workers]`, `[xdp]`, `[vxlan]`, `[routing]` …
 
 use std::time::Duration;
+
+use crate::control::plan::AddressPlan;
 
 use super::document::{At, Errors};
 use super::error::Problem;
 use super::fields::Fields;
-use super::settings::{Admit, Control, Cores, DecapDscp, HugePages, Idle, Neighbors, Vxlan, Workers, Xdp};
-use super::value;
+use super::settings::{
+    Admit, Control, Cores, DecapDscp, HugePages, Idle, Neighbors, Routing, Vxlan, Workers, Xdp,
+};
+use super::{value, value_tenant};
 
 const ADMIT: &[(&str, Admit)] = &[("drop", Admit::Drop), ("accept", Admit::Accept)];
 const HUGE_PAGES: &[(&str, HugePages)] =
     &[("auto", HugePages::Auto), ("require", HugePages::Require), ("off", HugePages::Off)];
+const ICMP_UNREACHABLE: &[(&str, bool)] = &[("send", true), ("drop", false)];
 const DECAP_DSCP: &[(&str, DecapDscp)] = &[("pipe", DecapDscp::Pipe), ("uniform", DecapDscp::Uniform)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,6 +147,20 @@ pub(super) fn neighbors(mut f: Fields<'_>, errors: &mut Errors<'_>) -> Neighbors
     };
     f.finish(errors, || "neighbors".to_owned());
     neighbors
+}
+
+pub(super) fn routing(mut f: Fields<'_>, errors: &mut Errors<'_>) -> Routing {
+    let default = Routing::default();
+    let unreachable = f.optional("icmp_unreachable", value::choice(ICMP_UNREACHABLE));
+    f.finish(errors, || "routing".to_owned());
+    Routing { icmp_unreachable: or(unreachable, default.icmp_unreachable) }
+}
+
+/// `None` when the pattern is missing or wrong, which is reported.
+pub(super) fn address_plan(mut f: Fields<'_>, errors: &mut Errors<'_>) -> Option<AddressPlan> {
+    let pattern = f.required("pattern", value_tenant::plan);
+    f.finish(errors, || "address_plan".to_owned());
+    pattern.map(|pattern| pattern.value)
 }
 
 fn or<T>(value: Option<At<T>>, default: T) -> T {

@@ -152,3 +152,16 @@ impl Default for Neighbors {
         Self { pending_frames: 64, pending_timeout: Duration::from_secs(1) }
     }
 }
+
+/// Section `[routing]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// Whether a packet without a route or station is answered with ICMP unreachable.
+    pub icmp_unreachable: bool,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { icmp_unreachable: true }
+    }
+}

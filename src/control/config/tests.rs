@@ -1,5 +1,7 @@
 //! What a right file means, and every message a wrong one can give.
 
+mod tenants;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,7 +64,7 @@ fn a_right_file_means_what_it_says() {
     assert_eq!(config.networks[0].peers, [PeerId(0)]);
     assert_eq!(config.networks[0].unknown_unicast, UnknownUnicast::Drop);
     let (id, port) = config.access_ports().next().unwrap();
-    assert_eq!((id.0, port.role, port.steer), (1, PortRole::Network(NetworkId(0)), Steer::All));
+    assert_eq!((id.0, &port.role, port.steer), (1, &PortRole::Network(NetworkId(0)), Steer::All));
     let peer = &config.peers[0];
     assert_eq!(peer.endpoints[0].mac, Mac([2, 0, 0, 0, 2, 1]));
     assert_eq!(peer.pinned_encap_ip(&peer.endpoints[0]), Some("fd00::2".parse().unwrap()));
@@ -251,7 +253,7 @@ fn settings_out_of_range_are_named() {
 fn unknown_words_come_with_a_suggestion() {
     for (from, to, message) in [
         ("[[network]]", "[[networks]]", "4: unknown section [networks]; did you mean network?"),
-        ("[[network]]", "[[tenant]]", "4: unknown section [tenant]"),
+        ("[[network]]", "[[chassis]]", "4: unknown section [chassis]"),
     ] {
         let all = errors(&RIGHT.replacen(from, to, 1));
         assert_eq!(all[0], format!("host.toml:{message}"));
@@ -356,12 +358,12 @@ fn tables_must_fit_together() {
         (
             "network = \"blue\"\nmacs",
             "macs",
-            "8: port tap0: give either network (for VXLAN) or native (for un-encapsulated RoCEv2), not neither",
+            "8: port tap0: give one of network (for VXLAN), [[port.vlan]] (for several networks) and native (for un-encapsulated RoCEv2), not none",
         ),
         (
             "network = \"blue\"\nmacs",
             "network = \"blue\"\nnative = \"eth1\"\nmacs",
-            "11: port tap0: give either network (for VXLAN) or native (for un-encapsulated RoCEv2), not both",
+            "11: port tap0: give one of network (for VXLAN), [[port.vlan]] (for several networks) and native (for un-encapsulated RoCEv2), not two",
         ),
         (
             "peers = [\"host2\"]\n",

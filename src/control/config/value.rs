@@ -41,7 +41,7 @@ pub(super) fn power_of_two(min: u32, max: u32) -> impl Fn(DeValue<'_>) -> Result
 }
 
 /// An integer as written, and its value when that is not negative and fits.
-fn integer_text(value: &DeValue<'_>) -> Result<(String, Option<u64>)> {
+pub(super) fn integer_text(value: &DeValue<'_>) -> Result<(String, Option<u64>)> {
     let DeValue::Integer(number) = value else {
         return Err(ValueProblem::Type { wanted: "an integer", found: type_name(value) });
     };
@@ -101,7 +101,7 @@ pub(super) fn encap_dscp(value: DeValue<'_>) -> Result<EncapDscp> {
     }
 }
 
-fn no_choice<T>(value: &str, words: &[(&str, T)], max: Option<u8>) -> ValueProblem {
+pub(super) fn no_choice<T>(value: &str, words: &[(&str, T)], max: Option<u8>) -> ValueProblem {
     let words = words.iter().map(|(word, _)| format!("\"{word}\""));
     let number = max.map(|max| format!("0..={max}"));
     let choices = words.chain(number).collect::<Vec<_>>().join(", ");
@@ -174,22 +174,24 @@ pub(super) fn station_mac(value: DeValue<'_>) -> Result<Mac> {
 pub(super) fn host_ip(value: DeValue<'_>) -> Result<IpAddr> {
     let word = text(value)?;
     let ip: IpAddr = word.parse().map_err(|_| ValueProblem::Ip(printable(&word)))?;
+    match no_host(ip) {
+        Some(what) => Err(ValueProblem::IpKind { ip, what }),
+        None => Ok(ip),
+    }
+}
+
+/// Why no host can have an address.
+pub(super) fn no_host(ip: IpAddr) -> Option<&'static str> {
     let mapped = matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
-    let what = if ip.is_unspecified() {
-        "the unspecified address"
-    } else if ip.is_loopback() {
-        "a loopback address"
-    } else if ip.is_multicast() {
-        "a multicast address"
-    } else if broadcast {
-        "the broadcast address"
-    } else if mapped {
-        "an IPv4 address in IPv6 form"
-    } else {
-        return Ok(ip);
-    };
-    Err(ValueProblem::IpKind { ip, what })
+    let kinds = [
+        (ip.is_unspecified(), "the unspecified address"),
+        (ip.is_loopback(), "a loopback address"),
+        (ip.is_multicast(), "a multicast address"),
+        (broadcast, "the broadcast address"),
+        (mapped, "an IPv4 address in IPv6 form"),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
 /// An address that outer headers can carry: unlike a next hop's it must mean the same on every link.

@@ -1,0 +1,60 @@
+//! `flowrail port`: changes one port of the running flowrail.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::control::config::DEFAULT_SOCKET;
+use crate::control::report::MoveRequest;
+
+use super::{apply, client};
+
+/// Change one port of the running flowrail.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct PortArgs {
+    #[command(subcommand)]
+    command: PortCommand,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  flowrail port move gpu0 --network blue-a
+  flowrail port move gpu0 --network blue-a --macs 02:00:00:00:0a:01,02:00:00:00:0a:02
+The file is not changed: a later `flowrail apply` of it moves the port back, and says so.";
+
+#[derive(Debug, Subcommand)]
+enum PortCommand {
+    /// Put a port into another network
+    ///
+    /// When the command returns, no packet of the port reaches its old network any more.
+    Move(MoveArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct MoveArgs {
+    /// Port, by its name in the configuration
+    #[arg(value_name = "PORT")]
+    port: String,
+    /// Network it goes to
+    #[arg(long, value_name = "NAME")]
+    network: String,
+    /// MACs behind it there; it keeps those it has when absent
+    #[arg(long, value_name = "MAC", value_delimiter = ',')]
+    macs: Option<Vec<String>>,
+    /// Socket of the running flowrail
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    socket: PathBuf,
+    /// Print the API's JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(args: &PortArgs) -> anyhow::Result<ExitCode> {
+    let PortCommand::Move(args) = &args.command;
+    let request =
+        MoveRequest { port: args.port.clone(), network: args.network.clone(), macs: args.macs.clone() };
+    apply::finish(client::post(&args.socket, "/v1/port-move", &request)?, args.json)
+}
