@@ -132,6 +132,14 @@ fn judge(world: &World, arrival: &Arrival, outcome: &Outcome) -> Result<(), Stri
         _ => false,
     };
     for departure in &outcome.departures {
+        // Whom everything is denied may have an answer, and no more.
+        if let Source::Tenant(from) = source
+            && world.tenants[usize::from(from)].rules == Rules::DenyAll
+            && is_ip(arrival)
+            && departure.port != arrival.port
+        {
+            return Err(format!("{source:?} passed its policy"));
+        }
         let (right, to) = match departure.port {
             UPLINK if arrival.port == NATIVE => (departure.frame == arrival.frame, None),
             UPLINK => {
@@ -156,6 +164,14 @@ fn judge(world: &World, arrival: &Arrival, outcome: &Outcome) -> Result<(), Stri
         return Err(format!("{source:?} reached the host"));
     }
     Ok(())
+}
+
+/// Whether the tenant's frame says that it is IP.
+fn is_ip(arrival: &Arrival) -> bool {
+    let tunnel = oracle::tunnel(&arrival.frame, None).filter(|_| arrival.port == UPLINK);
+    let frame = tunnel.map_or(arrival.frame.clone(), |tunnel| tunnel.inner);
+    let at = if frame.get(12..14) == Some(&[0x81, 0]) { 16 } else { 12 };
+    matches!(frame.get(at..at + 2), Some([8, 0] | [0x86, 0xdd]))
 }
 
 fn check(world: &World, tables: &Snapshot, arrival: &Arrival) -> Result<Outcome, String> {

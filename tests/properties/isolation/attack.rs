@@ -53,6 +53,8 @@ enum Body {
     Echo,
     /// Neighbor solicitation, or an ARP request when the addresses are IPv4.
     Resolve,
+    /// UDP behind this many destination options headers; without any over IPv4.
+    Extended(usize),
     /// A frame in VXLAN, for any VNI.
     Vxlan(u32),
     Junk(Vec<u8>),
@@ -69,6 +71,7 @@ fn body() -> impl Strategy<Value = Body> {
         1 => Just(Body::Tcp),
         1 => Just(Body::Echo),
         2 => Just(Body::Resolve),
+        1 => (1usize..12).prop_map(Body::Extended),
         2 => any_vni().prop_map(Body::Vxlan),
         1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(Body::Junk),
     ]
@@ -103,6 +106,7 @@ fn frame(dst: Mac, src: Mac, from: IpAddr, to: IpAddr, ttl: u8, body: &Body, len
             match body {
                 Body::Udp(port) => ip.udp(4000, *port).write(&mut out, &payload),
                 Body::Tcp => ip.tcp(4000, 80, 7, 64).write(&mut out, &payload),
+                Body::Extended(_) => ip.udp(4000, 53).write(&mut out, &payload),
                 Body::Vxlan(vni) => ip.udp(4000, 4789).write(&mut out, &vxlan(*vni)),
                 _ => ip.icmpv4_echo_request(1, 2).write(&mut out, &payload),
             }
@@ -118,6 +122,13 @@ fn frame(dst: Mac, src: Mac, from: IpAddr, to: IpAddr, ttl: u8, body: &Body, len
                 Body::Udp(port) => ip.udp(4000, *port).write(&mut out, &payload),
                 Body::Tcp => ip.tcp(4000, 80, 7, 64).write(&mut out, &payload),
                 Body::Vxlan(vni) => ip.udp(4000, 4789).write(&mut out, &vxlan(*vni)),
+                Body::Extended(count) => {
+                    let options =
+                        (1..=*count).map(|n| [if n == *count { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+                    let udp = [15, 160, 0, 53, 0, 28, 0, 0];
+                    let body = [options.flatten().collect(), udp.to_vec(), vec![0x5a; 20]].concat();
+                    ip.write(&mut out, 60.into(), &body)
+                }
                 Body::Resolve => {
                     let option = [&v6(to)[..], &[1, 1], &src.0].concat();
                     ip.icmpv6_raw(135, 0, [0; 4]).write(&mut out, &option)
