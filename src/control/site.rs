@@ -15,6 +15,7 @@ use crate::datapath::Learned;
 use crate::ids::{IfIndex, Nanos, NetworkId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::fib::Prefix;
+use crate::tables::network::Gateway;
 use crate::tables::snapshot::{Role, Snapshot};
 use crate::tables::vrf::Route;
 use crate::wire::ethernet::Mac;
@@ -220,18 +221,17 @@ fn resolve(config: &Config, devices: &Devices, resolver: &Resolver) -> HashMap<R
 
 /// Gives the learner the learning networks of a configuration.
 fn configure(learner: &mut Learner, config: &Config, tables: &Snapshot) {
-    let settings = tables.networks().filter(|(_, network)| network.learning).map(|(id, network)| {
+    let settings = tables.networks().filter_map(|(id, network)| {
+        let learning = config.network(id)?.learning?;
         let router = network.vrf.and_then(|vrf| tables.vrf(vrf)).map(|vrf| vrf.router_mac);
         let gateway = network.gateway.as_deref();
-        let v4 = gateway.into_iter().flat_map(|gateway| gateway.v4.iter().copied().map(IpAddr::V4));
-        let v6 = gateway.into_iter().flat_map(|gateway| gateway.v6.iter().copied().map(IpAddr::V6));
         let settings = learn::Settings {
-            ageing: std::time::Duration::from_secs(300),
-            macs: 65_536,
+            ageing: learning.ageing,
+            macs: usize::try_from(learning.mac_limit).unwrap_or(usize::MAX),
             routers: router.into_iter().chain(gateway.map(|gateway| gateway.mac)).collect(),
-            gateways: v4.chain(v6).collect(),
+            gateways: gateway.map(Gateway::addresses).unwrap_or_default(),
         };
-        (id, settings)
+        Some((id, settings))
     });
     learner.configure(settings.collect(), homes(config, tables));
 }
