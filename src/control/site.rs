@@ -11,6 +11,7 @@ use super::learn::{self, Learner, Notice, Owner, Present};
 use super::netlink::{self, Remote, Resolver};
 use super::publish::{self, Facts, Path};
 use super::quiesce::Crew;
+use super::rules::RuleCounts;
 use crate::datapath::Learned;
 use crate::ids::{IfIndex, Nanos, NetworkId, VtepId};
 use crate::tables::fdb::Dest;
@@ -49,6 +50,7 @@ struct State {
     facts: Arc<Facts>,
     paths: HashMap<Remote, Path>,
     learner: Learner,
+    rules: RuleCounts,
     /// Former tables that a worker may still use: freeing them is not a worker's job.
     retired: Vec<Arc<Snapshot>>,
 }
@@ -66,7 +68,14 @@ impl Site {
             resolver,
             devices,
             changing: tokio::sync::Mutex::default(),
-            state: Mutex::new(State { config, facts, paths, learner, retired: Vec::new() }),
+            state: Mutex::new(State {
+                config,
+                facts,
+                paths,
+                learner,
+                rules: RuleCounts::default(),
+                retired: Vec::new(),
+            }),
             start: Instant::now(),
         }
     }
@@ -100,6 +109,13 @@ impl Site {
     /// Asks what was learned.
     pub fn learned<T>(&self, ask: impl FnOnce(&Learner) -> T) -> T {
         ask(&self.state().learner)
+    }
+
+    /// Packets that each rule of the configuration decided or counted, in the order of [`Config::rules`].
+    #[must_use]
+    pub fn rule_counts(&self) -> Vec<u64> {
+        let state = self.state();
+        state.rules.of(&state.config, |number| self.crew.rule(number))
     }
 
     /// Publishes next hops that have another MAC.
@@ -168,6 +184,7 @@ impl Site {
         let mut next = publish::with_next_hops(&tables, &config, &facts, &known);
         drop(tables);
         let running = Arc::clone(&state.config);
+        state.rules.renumber(&running, &config, |number| self.crew.rule(number));
         carry_over(&mut state.learner, (&running, &old), (&config, &next));
         configure(&mut state.learner, &config, &next);
         for change in state.learner.contents() {
