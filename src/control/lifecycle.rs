@@ -233,11 +233,19 @@ impl Running {
                 if let Some(notice) = self.site.saw(layout, &seen) {
                     self.notices.log(Instant::now(), &self.site, &seen, notice);
                 }
-                // What comes within a moment is published together.
-                if self.publish_at.is_none() && self.site.has_learned() {
-                    self.publish_at = Some(Instant::now() + COLLECT);
-                }
+                self.publish_soon();
             }
+            Event::Group { layout, change } => {
+                self.site.joined(layout, &change);
+                self.publish_soon();
+            }
+        }
+    }
+
+    /// What comes within a moment is published together.
+    fn publish_soon(&mut self) {
+        if self.publish_at.is_none() && self.site.has_learned() {
+            self.publish_at = Some(Instant::now() + COLLECT);
         }
     }
 

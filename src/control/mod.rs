@@ -4,6 +4,7 @@ pub mod api;
 mod apply;
 pub mod config;
 pub mod diff;
+mod groups;
 mod http;
 mod inspect;
 pub mod learn;

@@ -1,18 +1,19 @@
 //! What runs: the configuration, the tables made of it, what was learned, and who works with them. One lock around all
 //! that changes; the workers never see it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::config::{Config, UplinkId};
+use super::groups::Groups;
 use super::learn::{self, Learner, Notice, Owner, Present};
 use super::netlink::{self, Remote, Resolver};
 use super::publish::{self, Facts, Path};
 use super::quiesce::Crew;
 use super::rules::RuleCounts;
-use crate::datapath::Learned;
+use crate::datapath::{GroupChange, Learned};
 use crate::ids::{IfIndex, Nanos, NetworkId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::fib::Prefix;
@@ -51,6 +52,9 @@ struct State {
     paths: HashMap<Remote, Path>,
     learner: Learner,
     rules: RuleCounts,
+    groups: Groups,
+    /// Groups whose receivers changed and are not published yet.
+    regrouped: BTreeSet<(NetworkId, IpAddr)>,
     /// Former tables that a worker may still use: freeing them is not a worker's job.
     retired: Vec<Arc<Snapshot>>,
 }
@@ -74,6 +78,8 @@ impl Site {
                 paths,
                 learner,
                 rules: RuleCounts::default(),
+                groups: Groups::default(),
+                regrouped: BTreeSet::new(),
                 retired: Vec::new(),
             }),
             start: Instant::now(),
@@ -148,10 +154,24 @@ impl Site {
         state.learner.saw(self.now(), seen, present)
     }
 
+    /// Takes in that a station joined or left a multicast group. What it changes waits, too.
+    pub fn joined(&self, layout: u64, change: &GroupChange) {
+        let mut state = self.state();
+        let tables = self.tables();
+        let snoops = tables.network(change.network).is_some_and(|network| network.snooping);
+        if layout == tables.layout
+            && snoops
+            && state.groups.change(change.network, change.group, change.at, change.joined)
+        {
+            state.regrouped.insert((change.network, change.group));
+        }
+    }
+
     /// Whether something learned is not published yet.
     #[must_use]
     pub fn has_learned(&self) -> bool {
-        self.state().learner.has_changes()
+        let state = self.state();
+        state.learner.has_changes() || !state.regrouped.is_empty()
     }
 
     /// Publishes what was learned, and forgets what is too old. Copies the tables that change, and no other.
@@ -159,12 +179,16 @@ impl Site {
         let mut state = self.state();
         state.learner.expire(self.now());
         let changes = state.learner.take_changes();
-        if changes.is_empty() {
+        let regrouped = std::mem::take(&mut state.regrouped);
+        if changes.is_empty() && regrouped.is_empty() {
             return self.retire(&mut state);
         }
         let mut next = Snapshot::clone(&self.tables());
         next.generation += 1;
         changes.iter().for_each(|change| write(&mut next, change));
+        for (network, group) in regrouped {
+            write_group(&mut next, &state.config, &state.groups, network, group);
+        }
         self.store(&mut state, next);
     }
 
@@ -185,7 +209,12 @@ impl Site {
         drop(tables);
         let running = Arc::clone(&state.config);
         state.rules.renumber(&running, &config, |number| self.crew.rule(number));
-        carry_over(&mut state.learner, (&running, &old), (&config, &next));
+        let State { learner, groups, regrouped, .. } = &mut *state;
+        carry_over(learner, groups, (&running, &old), (&config, &next));
+        regrouped.clear();
+        for (network, group) in groups.all() {
+            write_group(&mut next, &config, groups, network, group);
+        }
         configure(&mut state.learner, &config, &next);
         for change in state.learner.contents() {
             write(&mut next, &change);
@@ -269,17 +298,21 @@ fn homes(config: &Config, tables: &Snapshot) -> Vec<VtepId> {
 }
 
 /// Renumbers what was learned, and drops what the new tables do not allow.
-fn carry_over(learner: &mut Learner, old: (&Config, &Snapshot), new: (&Config, &Snapshot)) {
+fn carry_over(
+    learner: &mut Learner,
+    groups: &mut Groups,
+    old: (&Config, &Snapshot),
+    new: (&Config, &Snapshot),
+) {
     let ids = (0..).map(NetworkId).zip(&new.0.networks).map(|(id, network)| (network.name.as_str(), id));
     let by_name: HashMap<&str, NetworkId> = ids.collect();
     let tables = new.1;
     let network = |id: NetworkId| {
         let name = old.0.networks.get(id.0 as usize).map(|network| network.name.as_str());
-        let id = *by_name.get(name?)?;
-        tables.network(id).filter(|network| network.learning).map(|_| id)
+        by_name.get(name?).copied()
     };
-    let place = |id, mac, at| {
-        let network = tables.network(id).filter(|network| network.fdb.get(mac).is_none())?;
+    let place = |id: NetworkId, at: Dest| {
+        let network = tables.network(id)?;
         match at {
             Dest::Port(port) => {
                 let carries = match tables.port(port)?.role {
@@ -301,7 +334,33 @@ fn carry_over(learner: &mut Learner, old: (&Config, &Snapshot), new: (&Config, &
         let is_static = network.fdb.get(mac).is_some();
         Some(if is_static { Owner::Configured } else { Owner::Learned })
     };
-    learner.renumber(network, place, address);
+    let is_unset = |id, mac| tables.network(id).is_some_and(|network| network.fdb.get(mac).is_none());
+    let learns = |id: NetworkId| network(id).filter(|id| tables.network(*id).is_some_and(|n| n.learning));
+    let snoops = |id: NetworkId| network(id).filter(|id| tables.network(*id).is_some_and(|n| n.snooping));
+    learner.renumber(learns, |id, mac, at| place(id, at).filter(|_| is_unset(id, mac)), address);
+    groups.renumber(snoops, place);
+}
+
+/// Makes the tables say who gets a group: the configured receivers, and those that joined.
+fn write_group(tables: &mut Snapshot, config: &Config, groups: &Groups, network: NetworkId, group: IpAddr) {
+    let (mut ports, mut vteps) = publish::group_receivers(config, &tables.vteps, network, group);
+    let is_configured = !ports.is_empty() || !vteps.is_empty();
+    let mut joined = groups.members(network, group).peekable();
+    let is_joined = joined.peek().is_some();
+    for at in joined {
+        match at {
+            Dest::Port(port) if !ports.contains(&port) => ports.push(port),
+            Dest::Vtep(vtep) if !vteps.contains(&vtep) => vteps.push(vtep),
+            Dest::Port(_) | Dest::Vtep(_) => {}
+        }
+    }
+    let Some(network) = tables.network_mut(network) else { return };
+    let flood = Arc::make_mut(&mut network.flood);
+    if is_configured || is_joined {
+        flood.set_group(group, &ports, &vteps);
+    } else {
+        flood.remove_group(group);
+    }
 }
 
 /// Makes the tables say what was learned.

@@ -3,7 +3,7 @@
 
 use super::route::{self, Ingress};
 use super::verdict::{Observer, Replicate, Step, Verdict};
-use super::{encap, gateway, inner, policy_allows, security, to_network_port};
+use super::{encap, gateway, inner, policy_allows, security, snoop, to_network_port};
 use crate::ids::{NetworkId, PortId};
 use crate::tables::fdb::Dest;
 use crate::tables::network::UnknownUnicast;
@@ -32,21 +32,20 @@ pub fn from_overlay<O: Observer>(
     if network.learning {
         super::learn(o, id, network, inner.src, Dest::Port(port));
     }
-    if let Some(gateway) = &network.gateway {
-        if let Some(verdict) = gateway::answer(t, o, (port, id), network, &inner, packet) {
-            return verdict;
-        }
-        if inner.dst == gateway.mac
-            && let Some(vrf) = network.vrf
-        {
-            return route::route(t, o, Ingress { port, network: Some(id), vrf }, &inner, packet);
-        }
+    if let Some(verdict) = gateway::answer(t, o, (port, id), network, &inner, packet) {
+        return verdict;
+    }
+    if let Some(gateway) = &network.gateway
+        && inner.dst == gateway.mac
+        && let Some(vrf) = network.vrf
+    {
+        return route::route(t, o, Ingress { port, network: Some(id), vrf }, &inner, packet);
     }
     if !policy_allows(o, network.policy.as_deref(), packet) {
         return Verdict::Drop(DropReason::PolicyDenied);
     }
-    let group = if network.flood.has_groups() && inner.dst.is_group() {
-        inner::group(packet.head(), inner.ethertype)
+    let group = if inner.dst.is_group() {
+        snoop::group_of(o, (id, network), Some(Dest::Port(port)), packet.head(), inner.ethertype)
     } else {
         None
     };

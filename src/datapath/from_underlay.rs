@@ -6,7 +6,7 @@ use super::classify::{self, Addresses, Class, Outer};
 use super::inner::{self, check_ethernet};
 use super::route::{self, Ingress};
 use super::verdict::{Observer, Replicate, Step, Verdict};
-use super::{policy_allows, to_network_port};
+use super::{policy_allows, snoop, to_network_port};
 use crate::ids::{NetworkId, PortId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::network::{Network, UnknownUnicast};
@@ -70,7 +70,7 @@ fn decap<O: Observer>(
             {
                 super::learn(o, id, network, eth.src, Dest::Vtep(vtep));
             }
-            bridge(t, o, (port, id), network, &eth, packet)
+            bridge(t, o, (port, source), (id, network), &eth, packet)
         }
         VniTarget::Vrf(id) => {
             let vrf = t.vrf(id).ok_or(DropReason::UnknownVni)?;
@@ -110,8 +110,8 @@ fn uncover<O: Observer>(
 fn bridge<O: Observer>(
     t: &Snapshot,
     o: &mut O,
-    (port, id): (PortId, NetworkId),
-    network: &Network,
+    (port, source): (PortId, Option<VtepId>),
+    (id, network): (NetworkId, &Network),
     eth: &ethernet::Header,
     packet: &mut Packet<'_>,
 ) -> Result<Verdict, DropReason> {
@@ -131,8 +131,8 @@ fn bridge<O: Observer>(
         return Err(DropReason::PolicyDenied);
     }
     let is_group = eth.dst.is_group();
-    let group = if is_group && network.flood.has_groups() {
-        inner::group(packet.head(), eth.ethertype)
+    let group = if is_group {
+        snoop::group_of(o, (id, network), source.map(Dest::Vtep), packet.head(), eth.ethertype)
     } else {
         None
     };

@@ -1,7 +1,7 @@
 //! A tenant's frame: the fields that a tunnel needs, the entropy for the outer source port, and the completion of
 //! partial checksums.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::verdict::{Observer, Step};
 use crate::tables::policy::Fields;
@@ -10,7 +10,7 @@ use crate::wire::drop::{DropReason, Note};
 use crate::wire::ecn::Dscp;
 use crate::wire::ethernet::{self, EtherType, Mac};
 use crate::wire::packet::Packet;
-use crate::wire::{ipv4, ipv6, roce, udp};
+use crate::wire::{igmp, ipv4, ipv6, roce, udp};
 
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
@@ -112,22 +112,16 @@ pub fn fields(head: &[u8]) -> Option<Fields> {
     Some(Fields { src, dst, protocol, ports, bth, dscp: Dscp::of_tos(tos) })
 }
 
-/// Group address of an IP multicast packet; `None` for any other, and for the link-local groups that every station
-/// belongs to (224.0.0.0/24, RFC 4541 section 2.1.2; scopes up to link-local).
+/// Group address of an IP multicast packet; `None` for any other, and for groups that every station belongs to.
 #[must_use]
 pub fn group(head: &[u8], ethertype: EtherType) -> Option<IpAddr> {
     let l3 = head.get(ethernet::HEADER_LEN..)?;
-    match ethertype {
-        EtherType::IPV4 => {
-            let dst = Ipv4Addr::from(ipv4::Header::parse(l3)?.dst);
-            (dst.is_multicast() && dst.octets()[..3] != [224, 0, 0]).then_some(dst.into())
-        }
-        EtherType::IPV6 => {
-            let dst = Ipv6Addr::from(ipv6::Header::parse(l3)?.dst);
-            (dst.is_multicast() && dst.octets()[1] & 0x0f > 2).then_some(dst.into())
-        }
-        _ => None,
-    }
+    let dst = match ethertype {
+        EtherType::IPV4 => ipv4::Header::parse(l3)?.dst.into(),
+        EtherType::IPV6 => ipv6::Header::parse(l3)?.dst.into(),
+        _ => return None,
+    };
+    Some(dst).filter(|dst| igmp::has_members(*dst))
 }
 
 /// What no tenant may send, nor a peer pass on.

@@ -11,11 +11,12 @@ mod icmp;
 pub mod inner;
 mod route;
 mod security;
+mod snoop;
 pub mod verdict;
 
 pub use from_overlay::from_overlay;
 pub use from_underlay::from_underlay;
-pub use verdict::{Answer, Learned, Observer, Replicate, Reply, Step, Verdict};
+pub use verdict::{Answer, GroupChange, Learned, Observer, Replicate, Reply, Step, Verdict};
 
 use crate::ids::{NetworkId, PortId};
 use crate::tables::fdb::Dest;

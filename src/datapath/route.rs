@@ -53,6 +53,13 @@ pub fn route<O: Observer>(
     if !super::policy_allows(o, vrf.policy.as_deref(), packet) {
         return Verdict::Drop(DropReason::PolicyDenied);
     }
+    // Link-local addresses are of one network, not of the VRF.
+    if let Some(id) = from.network
+        && is_link_local(ip.dst)
+        && is_gateway(t, id, ip.dst)
+    {
+        return gateway::to_us(t, o, from, &ip, packet);
+    }
     let (vrf, route) = match look_up(o, from.vrf, vrf, ip.dst) {
         Some(Route::Leak(other)) => match leak(t, o, other, ip.dst, packet) {
             Ok(found) => found,
@@ -60,8 +67,8 @@ pub fn route<O: Observer>(
         },
         found => (vrf, found),
     };
-    if let Some(Route::Gateway(network)) = route {
-        return gateway::to_us(t, o, from, network, &ip, packet);
+    if let Some(Route::Gateway(_)) = route {
+        return gateway::to_us(t, o, from, &ip, packet);
     }
     // RFC 4291 section 2.5.6, RFC 3927 section 7: never forwarded.
     if is_link_local(ip.src) || is_link_local(ip.dst) {
@@ -214,6 +221,13 @@ fn is_link_local(addr: IpAddr) -> bool {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     }
+}
+
+fn is_gateway(t: &Snapshot, id: NetworkId, addr: IpAddr) -> bool {
+    t.network(id).and_then(|network| network.gateway.as_ref()).is_some_and(|gateway| match addr {
+        IpAddr::V4(ip) => gateway.has_v4(ip.octets()),
+        IpAddr::V6(ip) => gateway.has_v6(ip.octets()),
+    })
 }
 
 /// New MACs, one TTL less.

@@ -160,6 +160,19 @@ pub struct Learned {
     pub ip: Option<IpAddr>,
 }
 
+/// A station joined or left a multicast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupChange {
+    /// The network.
+    pub network: NetworkId,
+    /// IP address of the group.
+    pub group: IpAddr,
+    /// Where the station is.
+    pub at: Dest,
+    /// Joined, or confirmed that it still is a member; else left. Others at the same place may still be members.
+    pub joined: bool,
+}
+
 /// Sees the steps and notes of packets. The worker counts notes and ignores steps; `trace` keeps both.
 pub trait Observer {
     /// A step was taken.
@@ -170,6 +183,9 @@ pub trait Observer {
     /// A station of a learning network was seen.
     #[inline]
     fn learn(&mut self, _seen: Learned) {}
+    /// A membership report of a network that snoops was seen.
+    #[inline]
+    fn group(&mut self, _change: GroupChange) {}
     /// A rule of a tenant's policy counted or decided a packet.
     #[inline]
     fn rule(&mut self, _rule: RuleId) {}

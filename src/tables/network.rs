@@ -31,6 +31,8 @@ pub struct Network {
     pub unknown_unicast: UnknownUnicast,
     /// Source MACs that the FDB does not have at that place are reported.
     pub learning: bool,
+    /// IGMP and MLD reports are told.
+    pub snooping: bool,
     /// VRF of its tenant.
     pub vrf: Option<VrfId>,
     /// The tenant's policy, for bridged packets.
@@ -136,6 +138,8 @@ impl Neighbors {
 pub struct Flood {
     everyone: Receivers,
     groups: HashMap<IpAddr, Receivers, foldhash::fast::RandomState>,
+    /// A group without receivers of its own goes to nobody, not to everyone.
+    joined_only: bool,
     members: VtepSet,
 }
 
@@ -164,6 +168,7 @@ impl Flood {
         Self {
             everyone: Receivers::new(ports, flood),
             groups: HashMap::default(),
+            joined_only: false,
             members: members.iter().copied().collect(),
         }
     }
@@ -171,6 +176,11 @@ impl Flood {
     /// Gives a multicast group (an IP address) receivers of its own; without any it is dropped.
     pub fn set_group(&mut self, group: IpAddr, ports: &[PortId], vteps: &[VtepId]) {
         self.groups.insert(group, Receivers::new(ports, vteps));
+    }
+
+    /// Groups that nobody joined go to nobody: right where joining is followed.
+    pub fn restrict_to_joined(&mut self) {
+        self.joined_only = true;
     }
 
     /// Lets a group go to everyone again.
@@ -185,11 +195,16 @@ impl Flood {
         !self.groups.is_empty()
     }
 
-    /// Receivers of a group packet, the sender's own port included: those of `group` when it has its own, else everyone.
+    /// Receivers of a group packet, the sender's own port included: those of `group` when it has its own, else everyone or,
+    /// where joining is followed, nobody.
     /// From the underlay, `local_only`: access ports alone (split horizon).
     #[must_use]
     pub fn receivers(&self, group: Option<IpAddr>, local_only: bool) -> &[Dest] {
-        group.and_then(|group| self.groups.get(&group)).unwrap_or(&self.everyone).of(local_only)
+        match group.map(|group| self.groups.get(&group)) {
+            Some(Some(joined)) => joined.of(local_only),
+            Some(None) if self.joined_only => &[],
+            _ => self.everyone.of(local_only),
+        }
     }
 
     /// Whether `vtep` may send packets of this network.
@@ -234,7 +249,7 @@ fn bit_of(vtep: VtepId) -> (usize, u64) {
 }
 
 impl Network {
-    /// A bridged network without gateway, neighbors and learning, with its access ports and the remote VTEPs that may
+    /// A bridged network without gateway, neighbors, learning and snooping, with its access ports and the remote VTEPs that may
     /// send it (`members`), each member's first encap IP being in `flood`.
     #[must_use]
     pub fn new(
@@ -250,6 +265,7 @@ impl Network {
             fdb,
             unknown_unicast,
             learning: false,
+            snooping: false,
             vrf: None,
             policy: None,
             gateway: None,

@@ -67,6 +67,33 @@ impl Header {
     }
 }
 
+/// A header without options, DF set and ID 0, which makes the packet atomic (RFC 6864 section 4.1), its checksum right.
+#[must_use]
+pub fn encode(
+    tos: u8,
+    total_len: u16,
+    ttl: u8,
+    protocol: u8,
+    src: [u8; 4],
+    dst: [u8; 4],
+) -> [u8; HEADER_LEN] {
+    let [l0, l1] = total_len.to_be_bytes();
+    let [s0, s1, s2, s3] = src;
+    let [d0, d1, d2, d3] = dst;
+    let mut header = [0x45, tos, l0, l1, 0, 0, 0x40, 0, ttl, protocol, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
+    write_checksum(&mut header);
+    header
+}
+
+/// Writes the right checksum into a header without options.
+pub fn write_checksum(header: &mut [u8; HEADER_LEN]) {
+    header[CHECKSUM] = 0;
+    header[CHECKSUM + 1] = 0;
+    let [c0, c1] = Sum::ZERO.bytes(header).finish();
+    header[CHECKSUM] = c0;
+    header[CHECKSUM + 1] = c1;
+}
+
 /// Whether the checksum over the header of `header_len` bytes is right.
 #[inline]
 #[must_use]
@@ -103,6 +130,16 @@ pub fn decrement_ttl(bytes: &mut [u8]) {
     header[TTL] = less;
     header[CHECKSUM] = n0;
     header[CHECKSUM + 1] = n1;
+}
+
+/// Swaps source and destination and writes a TTL, as an answer needs; only a header without options. Does nothing to one
+/// that is cut.
+pub fn turn(bytes: &mut [u8], ttl: u8) {
+    let Some(header) = bytes.first_chunk_mut::<HEADER_LEN>() else { return };
+    header[TTL] = ttl;
+    let (_, addresses) = header.split_at_mut(HEADER_LEN - 8);
+    addresses.rotate_left(4);
+    write_checksum(header);
 }
 
 /// Whether an address can be the source of a unicast packet on a wire, or its destination: not zero, loopback, multicast
@@ -145,6 +182,20 @@ mod tests {
             assert!(checksum_is_valid(&h, 20), "ttl {ttl}");
             assert_eq!(h[TTL], ttl.saturating_sub(1));
         }
+    }
+
+    #[test]
+    fn a_turned_and_a_made_header_are_right() {
+        let mut h = sample();
+        turn(&mut h, 9);
+        let ip = Header::parse(&h).unwrap();
+        assert!(checksum_is_valid(&h, 20));
+        assert_eq!((ip.src, ip.dst, ip.ttl, ip.tos), ([10, 100, 0, 1], [10, 100, 0, 2], 9, 0x68));
+        let h = encode(0xc0, 48, 64, 1, [10, 0, 0, 1], [10, 0, 0, 2]);
+        let ip = Header::parse(&h).unwrap();
+        assert!(checksum_is_valid(&h, 20) && !ip.is_fragment());
+        assert_eq!((ip.tos, ip.total_len, ip.ttl, ip.protocol), (0xc0, 48, 64, 1));
+        assert_eq!((ip.src, ip.dst), ([10, 0, 0, 1], [10, 0, 0, 2]));
     }
 
     #[test]

@@ -51,6 +51,24 @@ impl Header {
     }
 }
 
+/// A fixed header, its flow label 0.
+#[must_use]
+pub fn encode(
+    traffic_class: u8,
+    payload_len: u16,
+    next_header: u8,
+    hop_limit: u8,
+    src: [u8; 16],
+    dst: [u8; 16],
+) -> [u8; HEADER_LEN] {
+    let [l0, l1] = payload_len.to_be_bytes();
+    let first = [0x60 | traffic_class >> 4, traffic_class << 4, 0, 0, l0, l1, next_header, hop_limit];
+    let mut header = [0; HEADER_LEN];
+    let bytes = first.into_iter().chain(src).chain(dst);
+    header.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    header
+}
+
 /// Where the upper layer starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper {
@@ -100,6 +118,14 @@ pub fn decrement_hop_limit(bytes: &mut [u8]) {
     }
 }
 
+/// Swaps source and destination and writes a hop limit, as an answer needs. Does nothing to a header that is cut.
+pub fn turn(bytes: &mut [u8], hop_limit: u8) {
+    let Some(header) = bytes.first_chunk_mut::<HEADER_LEN>() else { return };
+    header[7] = hop_limit;
+    let (_, addresses) = header.split_at_mut(HEADER_LEN - 32);
+    addresses.rotate_left(16);
+}
+
 /// Writes the traffic class, which straddles the first two bytes, and leaves version and flow label as they are.
 /// Does nothing to a header that is cut.
 #[inline]
@@ -129,6 +155,16 @@ mod tests {
             let parsed = Header::parse(&h).unwrap();
             assert_eq!((parsed.traffic_class, parsed.flow_label), (class, 0xcdef1));
         }
+    }
+
+    #[test]
+    fn a_made_header_is_read_and_turned() {
+        let (a, b) = ([1; 16], [2; 16]);
+        let mut h = encode(0xb8, 7, 58, 255, a, b);
+        let ip = Header::parse(&h).unwrap();
+        assert_eq!((ip.traffic_class, ip.flow_label, ip.payload_len, ip.next_header), (0xb8, 0, 7, 58));
+        turn(&mut h, 64);
+        assert_eq!(Header::parse(&h), Some(Header { hop_limit: 64, src: b, dst: a, ..ip }));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::counters::Counters;
-use crate::datapath::{Learned, Observer};
+use crate::datapath::{GroupChange, Learned, Observer};
 use crate::ids::{Nanos, RuleId};
 use crate::wire::drop::Note;
 
@@ -19,6 +19,13 @@ pub enum Event {
         layout: u64,
         /// What was seen.
         seen: Learned,
+    },
+    /// A station joined or left a multicast group.
+    Group {
+        /// Layout of the snapshot that its ids are of.
+        layout: u64,
+        /// What it said.
+        change: GroupChange,
     },
 }
 
@@ -75,6 +82,10 @@ impl Reporter {
         (self.tell)(Event::Learned { layout: self.layout, seen });
     }
 
+    fn group(&mut self, change: GroupChange) {
+        (self.tell)(Event::Group { layout: self.layout, change });
+    }
+
     fn may_send_error(&mut self, now: Nanos) -> bool {
         let earned = now.since(self.errors_at).0 / ERROR_INTERVAL.0;
         if earned > 0 {
@@ -103,6 +114,11 @@ impl Observer for Live<'_> {
     #[inline]
     fn learn(&mut self, seen: Learned) {
         self.reporter.learn(self.now, seen);
+    }
+
+    #[cold]
+    fn group(&mut self, change: GroupChange) {
+        self.reporter.group(change);
     }
 
     #[inline]

@@ -7,6 +7,7 @@ pub mod fabric;
 pub mod forwarder;
 pub mod kernel;
 pub mod netns;
+pub mod packet;
 pub mod stats;
 pub mod tap;
 pub mod topology;

@@ -20,7 +20,7 @@ use crate::tables::vtep::{NextHop, OuterSpec, VtepRow, VtepTable};
 use crate::wire::ethernet::Mac;
 
 pub use facts::{Facts, InterfaceFacts, MissingFact};
-pub use networks::{is_static, network};
+pub use networks::{group_receivers, is_static, network};
 pub use vrfs::vrf;
 
 /// A remote encap IP, and the local end that sends to it.

@@ -58,6 +58,22 @@ pub fn is_static(base: &Snapshot, id: NetworkId, mac: Mac) -> bool {
     network.fdb.get(mac).is_some() || network.gateway.as_ref().is_some_and(|gateway| gateway.mac == mac)
 }
 
+/// Configured receivers of a group: ports, and each peer's first VTEP.
+#[must_use]
+pub fn group_receivers(
+    config: &Config,
+    vteps: &VtepTable,
+    id: NetworkId,
+    address: IpAddr,
+) -> (Vec<PortId>, Vec<VtepId>) {
+    let groups = config.network(id).map(|network| network.groups.as_slice()).unwrap_or_default();
+    let group = groups.iter().find(|group| group.address == address);
+    group.map_or_else(Default::default, |group| {
+        let first = group.peers.iter().filter_map(|peer| vteps_of(config, vteps, *peer).next());
+        (group.ports.clone(), first.collect())
+    })
+}
+
 /// The parts of all networks in one pass over the stations.
 fn parts(config: &Config, vteps: &VtepTable) -> HashMap<NetworkId, Parts> {
     let mut counts: HashMap<NetworkId, usize> = HashMap::new();
@@ -100,6 +116,10 @@ fn build(
     built.policy = network.tenant.and_then(|tenant| policies.get(tenant.0 as usize)?.clone());
     built.gateway = network.gateway.as_ref().map(|gateway| Arc::new(gateway_of(gateway)));
     built.neighbors = Arc::new(parts.neighbors);
+    built.snooping = network.snooping;
+    if network.snooping {
+        Arc::make_mut(&mut built.flood).restrict_to_joined();
+    }
     for group in &network.groups {
         Arc::make_mut(&mut built.flood).set_group(group.address, &group.ports, &first(&group.peers));
     }
