@@ -323,7 +323,7 @@ impl Inspect for Busy {
         vec![TenantReport {
             tenant: "acme".to_owned(),
             l3vni: Some(9000),
-            router_mac: "02:00:00:00:00:01".to_owned(),
+            router_mac: Some("02:00:00:00:00:01".to_owned()),
             networks: vec!["red".to_owned()],
             routes: 12,
             rules: vec![rule("storage", "allow", 17), rule("2", "deny", 0)],
