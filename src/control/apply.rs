@@ -27,7 +27,7 @@ impl Operate for Site {
         detached(change(self, dry_run, move |running| {
             let mut config =
                 Config::parse(&request.text, &request.file).map_err(|errors| Refusal::from(&errors))?;
-            diff::align(running, &mut config);
+            config.number_ports_as(running);
             Ok(config)
         }))
     }

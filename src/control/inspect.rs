@@ -26,8 +26,6 @@ pub struct Inspector {
     pub site: Arc<Site>,
     /// Core of each worker.
     pub cores: Vec<usize>,
-    /// Open ports; emptied when the ports close.
-    pub ports: Arc<Mutex<Vec<OpenPort>>>,
     /// Name of the uplink of each interface that resolves its next hops.
     pub uplink_names: HashMap<IfIndex, String>,
     /// When the ports were ready.
@@ -117,13 +115,12 @@ impl Inspect for Inspector {
     }
 
     fn ports(&self) -> Vec<PortReport> {
-        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, facts) = self.site.current();
-        let names = (0..).map(PortId).zip(config.port_names());
-        names
-            .zip(ports.iter())
-            .map(|((id, name), open)| self.port((&config, &facts), id, name, open))
-            .collect()
+        let names: Vec<&str> = config.port_names().collect();
+        self.site.ports.each(|(id, open)| {
+            let name = names.get(usize::from(id.0)).copied().unwrap_or_default();
+            self.port((&config, &facts), id, name, open)
+        })
     }
 
     fn neighbors(&self) -> Vec<NeighborReport> {

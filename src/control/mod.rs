@@ -13,6 +13,7 @@ mod listing;
 pub mod netlink;
 mod notices;
 pub mod plan;
+mod ports;
 pub mod publish;
 pub mod quiesce;
 pub mod report;

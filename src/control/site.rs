@@ -10,6 +10,7 @@ use super::config::{Config, UplinkId};
 use super::groups::Groups;
 use super::learn::{self, Learner, Notice, Owner, Present};
 use super::netlink::{self, Remote, Resolver};
+use super::ports::Ports;
 use super::publish::{self, Facts, Path};
 use super::quiesce::Crew;
 use super::rules::RuleCounts;
@@ -22,7 +23,7 @@ use crate::tables::snapshot::{Role, Snapshot};
 use crate::tables::vrf::Route;
 use crate::wire::ethernet::Mac;
 
-/// How the kernel numbers our interfaces.
+/// How the kernel numbers our interfaces, at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     /// Of all ports, in the order of their numbers.
@@ -35,10 +36,12 @@ pub struct Devices {
 pub struct Site {
     /// The workers.
     pub crew: Crew,
+    /// What is open.
+    pub ports: Ports,
     /// Knows the next hops.
     pub resolver: Resolver,
-    /// Interfaces.
-    pub devices: Devices,
+    /// Devices of the uplinks.
+    devices: Devices,
     /// One change of the configuration at a time.
     pub changing: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -62,13 +65,20 @@ struct State {
 impl Site {
     /// A site whose workers have the tables of `config`.
     #[must_use]
-    pub fn new(config: Config, facts: Facts, devices: Devices, crew: Crew, resolver: Resolver) -> Self {
+    pub fn new(
+        (config, facts): (Config, Facts),
+        devices: Devices,
+        crew: Crew,
+        ports: Ports,
+        resolver: Resolver,
+    ) -> Self {
         let paths = resolve(&config, &devices, &resolver);
         let mut learner = Learner::default();
         configure(&mut learner, &config, &crew.shared.tables.load());
         let (config, facts) = (Arc::new(config), Arc::new(facts));
         Self {
             crew,
+            ports,
             resolver,
             devices,
             changing: tokio::sync::Mutex::default(),
@@ -318,7 +328,7 @@ fn carry_over(
                 let carries = match tables.port(port)?.role {
                     Role::Access(of) => of == id,
                     Role::Trunk(trunk) => tables.trunk(trunk)?.tag(id).is_some(),
-                    Role::Uplink { .. } | Role::Native(_) => false,
+                    Role::Uplink { .. } | Role::Native(_) | Role::Closed => false,
                 };
                 carries.then_some(at)
             }

@@ -92,7 +92,7 @@ fn begin<'t, 'p>(t: &'t Snapshot, port: PortId, head: &'p [u8]) -> Chain<'t, 'p>
             VniTarget::Network(id) => network(id, frame),
             VniTarget::Vrf(id) => Some(Chain::Vrf(t.vrf(id)?, frame)),
         }),
-        Some(Role::Trunk(_) | Role::Native(_)) | None => None,
+        Some(Role::Trunk(_) | Role::Native(_) | Role::Closed) | None => None,
     };
     begun.unwrap_or(Chain::End)
 }

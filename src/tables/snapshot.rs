@@ -81,6 +81,8 @@ pub enum Role {
     Trunk(TrunkId),
     /// Access port whose frames leave an uplink as they are.
     Native(PortId),
+    /// A port that is gone; its number is kept for its return.
+    Closed,
 }
 
 /// A port of the forwarder.

@@ -202,7 +202,7 @@ fn networks(config: &Config, port: &Port) -> String {
             };
             members.iter().map(one).collect::<Vec<_>>().join(" and ")
         }
-        PortRole::Native(_) => "none".to_owned(),
+        PortRole::Native(_) | PortRole::Closed => "none".to_owned(),
     }
 }
 
