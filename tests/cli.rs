@@ -394,7 +394,7 @@ impl Operate for Busy {
     }
 
     fn move_port(self: Arc<Self>, request: MoveRequest) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
-        let MoveRequest { port, network, macs } = request;
+        let MoveRequest { port, network, macs, .. } = request;
         let report = ChangeReport {
             changes: vec![format!(
                 "~ port {port}: network red → {network}, {} macs",

@@ -155,6 +155,9 @@ pub struct MoveRequest {
     /// Its MACs there; absent: it keeps those it has.
     #[serde(default)]
     pub macs: Option<Vec<String>>,
+    /// Its IP addresses there; absent: it keeps those it has.
+    #[serde(default)]
+    pub ips: Option<Vec<String>>,
 }
 
 /// Answer to a change.

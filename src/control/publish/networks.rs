@@ -35,6 +35,11 @@ pub(super) fn all(config: &Config, vteps: &VtepTable, policies: &Policies) -> Ve
 /// every station of the configuration: 1 ms for 100,000.
 #[must_use]
 pub fn network(config: &Config, vteps: &VtepTable, id: NetworkId) -> Option<Network> {
+    one(config, vteps, &vrfs::policies(config), id)
+}
+
+/// The same with policies that are compiled.
+pub(super) fn one(config: &Config, vteps: &VtepTable, policies: &Policies, id: NetworkId) -> Option<Network> {
     let network = config.network(id)?;
     let mut parts = Parts::default();
     for station in stations(config, vteps).filter(|station| station.network == id) {
@@ -45,7 +50,7 @@ pub fn network(config: &Config, vteps: &VtepTable, id: NetworkId) -> Option<Netw
     }
     let inside = |port: &config::Port| port.role.networks().any(|network| network == id);
     parts.ports = config.access_ports().filter(|(_, port)| inside(port)).map(|(id, _)| id).collect();
-    Some(build(config, vteps, &vrfs::policies(config), network, parts))
+    Some(build(config, vteps, policies, network, parts))
 }
 
 /// Whether the configuration says where a MAC is, so that nothing is learned of it. `base` is the [`snapshot`] of the

@@ -53,11 +53,16 @@ pub(super) fn all(config: &Config, vteps: &VtepTable, policies: &Policies) -> Ve
 /// station of the configuration.
 #[must_use]
 pub fn vrf(config: &Config, vteps: &VtepTable, id: TenantId) -> Option<Vrf> {
+    one(config, vteps, &policies(config), id)
+}
+
+/// The same with policies that are compiled.
+pub(super) fn one(config: &Config, vteps: &VtepTable, policies: &Policies, id: TenantId) -> Option<Vrf> {
     let tenant = config.tenant(id)?;
     let ids = (0..).map(NetworkId).zip(&config.networks);
     let networks: Vec<NetworkId> =
         ids.filter(|(_, network)| network.tenant == Some(id)).map(|(id, _)| id).collect();
-    let policy = policies(config).get(id.0 as usize).cloned().flatten();
+    let policy = policies.get(id.0 as usize).cloned().flatten();
     let mut vrf = build(config, vteps, tenant, &networks, policy);
     let routes = addresses(config).filter_map(|address| station_route(config, vteps, &address));
     for (_, prefix, route) in routes.filter(|(tenant, ..)| *tenant == id) {
