@@ -66,7 +66,7 @@ mod tests {
         let old = config(&[("red", "a"), ("red", ""), ("blue", "a")]);
         let new = config(&[("red", "new"), ("red", ""), ("red", "a"), ("blue", "a")]);
         let mut counts = RuleCounts::default();
-        let mut counted = vec![10, 20, 30, 0];
+        let mut counted = [10, 20, 30, 0];
         assert_eq!(counts.of(&old, |n| counted[n]), [10, 20, 30]);
         counts.renumber(&old, &new, |n| counted[n]);
         assert_eq!(counts.of(&new, |n| counted[n]), [0, 20, 10, 30]);
