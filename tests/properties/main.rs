@@ -12,10 +12,12 @@
 
 #[path = "../checks/mod.rs"]
 mod checks;
+mod configs;
 mod corpus;
 mod documentation;
 mod flows;
 mod icrc;
+mod isolation;
 mod packets;
 mod tenants;
 mod tunnels;

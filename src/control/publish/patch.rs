@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::vrfs::Policies;
 use super::{Facts, networks, ports, vrfs};
 use crate::control::config::{self, Config};
 use crate::ids::{NetworkId, VrfId};
@@ -23,11 +22,17 @@ impl Patch {
     /// For a configuration that differs from that of `tables` in ports of these networks alone.
     #[must_use]
     pub fn new(config: &Config, facts: &Facts, tables: &Snapshot, changed: &BTreeSet<NetworkId>) -> Self {
-        let policies: Policies = tables.vrfs().map(|(_, vrf)| vrf.policy.clone()).collect();
         let vteps = &tables.vteps;
-        let network = |id: &NetworkId| Some((*id, networks::one(config, vteps, &policies, *id)?));
+        // Policies stay as they are: each is shared by its tenant.
+        let network = |id: &NetworkId| {
+            let policy = tables.network(*id)?.policy.clone();
+            Some((*id, Network { policy, ..networks::network(config, vteps, *id)? }))
+        };
         let tenants: BTreeSet<_> = changed.iter().filter_map(|id| config.network(*id)?.tenant).collect();
-        let vrf = |id| Some((config::TenantId::vrf(id), vrfs::one(config, vteps, &policies, id)?));
+        let vrf = |id: config::TenantId| {
+            let policy = tables.vrf(id.vrf())?.policy.clone();
+            Some((id.vrf(), Vrf { policy, ..vrfs::vrf(config, vteps, id)? }))
+        };
         Self {
             ports: ports::ports(config, facts),
             networks: changed.iter().filter_map(network).collect(),
