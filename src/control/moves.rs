@@ -118,7 +118,7 @@ impl Others<'_> {
         if is_link_local(ip) {
             return None;
         }
-        if let Some(gateway) = network.gateway.as_ref().filter(|gateway| !gateway.reaches(ip)) {
+        if let Some(gateway) = network.gateway.as_ref().filter(|gateway| gateway.reaches(ip) == Some(false)) {
             let subnets: Vec<String> = gateway.addresses.iter().map(|a| a.subnet.to_string()).collect();
             return Some(format!("its subnets are {}", subnets.join(", ")));
         }
