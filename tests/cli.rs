@@ -385,7 +385,7 @@ impl Operate for Busy {
             "fixed" => Err(Refusal {
                 error: "this cannot change while flowrail runs; nothing was changed".to_owned(),
                 errors: Vec::new(),
-                refused: vec!["[workers]".to_owned(), "port gpu9 added".to_owned()],
+                refused: vec!["[workers]".to_owned(), "port gpu9: steer".to_owned()],
             }),
             "same" => Ok(ChangeReport { dry_run, changes: Vec::new(), took, unfinished }),
             _ => Ok(ChangeReport { dry_run, changes, took, unfinished }),
@@ -394,7 +394,7 @@ impl Operate for Busy {
     }
 
     fn move_port(self: Arc<Self>, request: MoveRequest) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
-        let MoveRequest { port, network, macs } = request;
+        let MoveRequest { port, network, macs, .. } = request;
         let report = ChangeReport {
             changes: vec![format!(
                 "~ port {port}: network red → {network}, {} macs",
@@ -444,7 +444,7 @@ fn what_apply_refuses_is_named_and_is_exit_code_1() {
     assert_eq!((code(&output), &json["errors"][0]["line"]), (1, &1.into()));
 
     let output = running.ask(&["apply", file("fixed").path().to_str().unwrap()]);
-    let expected = "flowrail: this cannot change while flowrail runs; nothing was changed\n  [workers]\n  port gpu9 added\n";
+    let expected = "flowrail: this cannot change while flowrail runs; nothing was changed\n  [workers]\n  port gpu9: steer\n";
     assert_eq!((code(&output), stderr(&output).as_str()), (1, expected));
     assert_eq!(code(&running.ask(&["apply", "/nonexistent/host.toml"])), 2);
 }

@@ -153,7 +153,8 @@ fn refused(old: &Config, new: &Config) -> Vec<String> {
             must_stay(false, format!("uplink {}: {key}", a.name));
         }
     }
-    for (was, port) in old.ports.iter().zip(&new.ports).filter(|(was, port)| was.is_open() && port.is_open()) {
+    for (was, port) in old.ports.iter().zip(&new.ports).filter(|(was, port)| was.is_open() && port.is_open())
+    {
         for key in fixed_in_port(was, port) {
             must_stay(false, format!("port {}: {key}", port.name));
         }

@@ -1,7 +1,7 @@
 //! Answers `show`: sums the workers' counters, and asks kernel and resolver for theirs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::config::Config;

@@ -1,8 +1,8 @@
 //! The life of a running flowrail: open, publish, follow the kernel, and close so that nothing is left.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use super::config::{Config, VlanId};
 use super::inspect::Inspector;
 use super::netlink::{Client, Link, NetlinkError, Resolver, Update};
 use super::notices::Notices;
+use super::ports::Ports;
 use super::publish::{self, Facts};
 use super::quiesce::Crew;
-use super::ports::Ports;
 use super::setup::{self, Setup, SetupError};
 use super::site::{Devices, Site};
 use crate::ids::IfIndex;
@@ -162,12 +162,8 @@ impl Running {
         let uplink_names = uplink_names(&config, &devices);
         let crew = Crew { shared, counters, wakers };
         let site = Arc::new(Site::new((config, facts), devices, crew, ports, resolver));
-        let inspector = Arc::new(Inspector {
-            site: Arc::clone(&site),
-            cores,
-            uplink_names,
-            start: Instant::now(),
-        });
+        let inspector =
+            Arc::new(Inspector { site: Arc::clone(&site), cores, uplink_names, start: Instant::now() });
         let operate = Arc::clone(&site);
         let notices = Notices::default();
         let mut running = Self { site, threads, updates, events, notices, publish_at: None };

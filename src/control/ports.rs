@@ -61,7 +61,8 @@ impl Ports {
     /// # Errors
     /// When one cannot be opened; then none is.
     pub fn open(&self, crew: &Crew, config: &Config, ports: &[(PortId, IfIndex)]) -> Result<(), PortsError> {
-        let opened = ports.iter().map(|(id, ifindex)| Ok((*id, open_port(config, *id, *ifindex, &self.doors)?)));
+        let opened =
+            ports.iter().map(|(id, ifindex)| Ok((*id, open_port(config, *id, *ifindex, &self.doors)?)));
         let opened: Vec<(PortId, Opened)> = opened.collect::<Result<_, SetupError>>()?;
         let mut done = Vec::new();
         for (id, Opened { mut port, commands }) in opened {

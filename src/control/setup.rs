@@ -210,11 +210,8 @@ impl OpenPort {
     /// # Errors
     /// When the driver takes no program in the mode that the configuration asks for.
     pub fn attach(&mut self, config: &Config) -> Result<(), SetupError> {
-        let policy = if config.xdp.require_native {
-            AttachPolicy::NativeOnly
-        } else {
-            AttachPolicy::NativeOrGeneric
-        };
+        let policy =
+            if config.xdp.require_native { AttachPolicy::NativeOnly } else { AttachPolicy::NativeOrGeneric };
         self.mode = self.steering.attach(policy)?;
         Ok(())
     }
@@ -372,8 +369,7 @@ fn build_workers(
         seats.push(seat(config, index, cores.len(), ports)?);
     }
     connect(&mut seats);
-    let owners: Vec<Vec<usize>> =
-        ports.iter().map(|(_, port)| owners(port.queues, cores.len())).collect();
+    let owners: Vec<Vec<usize>> = ports.iter().map(|(_, port)| owners(port.queues, cores.len())).collect();
     let mut setup = Setup {
         workers: Vec::new(),
         counters: Vec::new(),

@@ -192,6 +192,11 @@ impl Snapshot {
         self
     }
 
+    /// Replaces the ports: as many, in the order of their ids.
+    pub fn set_ports(&mut self, ports: Vec<Port>) {
+        self.ports = ports.into();
+    }
+
     /// Adds a network; ids are given in order from 0.
     pub fn push_network(&mut self, network: Network) -> NetworkId {
         let id = NetworkId(u32::try_from(self.networks.len()).unwrap_or(u32::MAX));
