@@ -130,7 +130,7 @@ pub fn align(old: &Config, new: &mut Config) {
     let places: Option<Vec<usize>> =
         new.ports.iter().map(|port| order.get(port.name.as_str()).copied()).collect();
     if places.is_some_and(|places| places.len() == old.ports.len()) {
-        new.ports.sort_by_key(|port| order.get(port.name.as_str()).copied());
+        new.sort_ports_by_key(|port| order.get(port.name.as_str()).copied());
     }
 }
 

@@ -171,7 +171,7 @@ mod tests {
         let play = Play::start(&crew, 1);
         crew.publish(next(&crew));
         let settled = crew.settle(1, Duration::from_millis(50));
-        assert_eq!((settled.stuck, settled.late), (vec![], vec![0, 1]));
+        assert_eq!((&settled.stuck, &settled.late), (&vec![], &vec![0, 1]));
         assert!(settled.left < Duration::from_secs(1), "{settled:?}");
         drop(play);
         crew.publish(next(&crew));
