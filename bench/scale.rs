@@ -1,5 +1,7 @@
 //! What the benches of datapath and tables share: a host at full scale, its packets, and an allocator that counts.
 
+#![allow(dead_code, reason = "each bench uses a part of it")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

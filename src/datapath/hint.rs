@@ -39,7 +39,7 @@ pub fn fetch<'p>(
 ) {
     loop {
         let mut chains: ArrayVec<Chain<'_, 'p>, GROUP> = ArrayVec::new();
-        while let Some((port, head)) = packets.next() {
+        for (port, head) in packets.by_ref() {
             let begun = begin(t, port, head);
             begun.announce(&mut prefetch);
             chains.push(begun);

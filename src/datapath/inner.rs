@@ -81,7 +81,14 @@ pub fn reread(packet: &Packet<'_>) -> Option<Inner> {
     Some(read(&eth, packet.head()).0)
 }
 
-/// What a policy sees of an IP packet; `None` when it is none.
+/// Whether a frame says that it carries IP.
+#[must_use]
+pub fn is_ip(head: &[u8]) -> bool {
+    let eth = ethernet::Header::parse(head);
+    eth.is_some_and(|eth| matches!(eth.ethertype, EtherType::IPV4 | EtherType::IPV6))
+}
+
+/// What a policy sees of an IP packet; `None` when it is none, or none that can be read.
 #[must_use]
 pub fn fields(head: &[u8]) -> Option<Fields> {
     let eth = ethernet::Header::parse(head)?;

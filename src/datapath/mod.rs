@@ -109,11 +109,12 @@ fn to_port(t: &Snapshot, port: PortId, packet: &Packet<'_>) -> Verdict {
     }
 }
 
-/// Whether a tenant's policy lets the packet pass. What is not IP is no policy's business.
+/// Whether a tenant's policy lets the packet pass. What is not IP is no policy's business; IP that cannot be read is denied,
+/// as its receiver may read more extension headers than this host does.
 #[inline]
 fn policy_allows<O: Observer>(o: &mut O, policy: Option<&Policy>, packet: &Packet<'_>) -> bool {
     let Some(policy) = policy else { return true };
-    let Some(fields) = inner::fields(packet.head()) else { return true };
+    let Some(fields) = inner::fields(packet.head()) else { return !inner::is_ip(packet.head()) };
     policy.allows(&fields, |rule| {
         o.rule(rule);
         o.step(Step::Rule(rule));

@@ -93,7 +93,8 @@ impl Bucket {
 /// Buckets that a change copies: 64 kB.
 const CHUNK: usize = 1024;
 
-/// MAC → [`Dest`]. Takes 16 to 32 bytes an entry: 16.8 MB for a million. A change of a clone copies 64 kB.
+/// MAC → [`Dest`]. Takes 16 to 32 bytes an entry: 16.8 MB for a million. A change of a clone copies 64 kB, but for the one
+/// that doubles the table, which copies it all: [`with_capacity`](Self::with_capacity) of what a network may have avoids it.
 #[derive(Clone)]
 pub struct Fdb {
     /// A power of two of them.

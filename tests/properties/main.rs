@@ -17,6 +17,7 @@ mod corpus;
 mod documentation;
 mod flows;
 mod icrc;
+mod isolation;
 mod packets;
 mod tenants;
 mod tunnels;

@@ -87,19 +87,6 @@ impl Config {
         uplinks.chain(self.ports.iter().map(|port| port.name.as_str()))
     }
 
-    /// Puts the access ports in another order, and renumbers what refers to them.
-    pub fn sort_ports_by_key<K: Ord>(&mut self, key: impl Fn(&Port) -> K) {
-        let mut order: Vec<(PortId, Port)> =
-            self.access_ports().map(|(id, port)| (id, port.clone())).collect();
-        order.sort_by_key(|(_, port)| key(port));
-        let places = self.access_ports().map(|(id, _)| id).zip(&order);
-        let new_id: HashMap<PortId, PortId> = places.map(|(new, (old, _))| (*old, new)).collect();
-        for port in self.networks.iter_mut().flat_map(|n| &mut n.groups).flat_map(|g| &mut g.ports) {
-            *port = new_id.get(port).copied().unwrap_or(*port);
-        }
-        self.ports = order.into_iter().map(|(_, port)| port).collect();
-    }
-
     /// The configured MACs of next hops.
     #[must_use]
     pub fn static_macs(&self) -> HashMap<(UplinkId, IpAddr), Mac> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use self::routes::Routes;
 use super::vrf::Route;
 
-/// Routes of a VRF. A change of a clone copies the routes of one address family.
+/// Routes of a VRF. A change of a clone copies the VRF's routes of one address family: 4 kB for 100 of them.
 ///
 /// Memory: 16 bytes a slot for IPv4, host or prefix, and 32 for IPv6; slots are a power of two, and a quarter to half of
 /// them in use. A look-up that no host route answers takes one more step for each prefix length of the family in use, so
@@ -31,6 +31,7 @@ pub struct Prefix {
     len: u8,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a length in bits: no prefix is empty")]
 impl Prefix {
     /// The prefix of this length around an address. `None` when the family has no such length.
     #[must_use]

@@ -222,15 +222,6 @@ fn ports_and_endpoints_have_addresses() {
 }
 
 #[test]
-fn ports_in_another_order_keep_their_groups() {
-    let mut config = config();
-    config.sort_ports_by_key(|port| std::cmp::Reverse(port.name.clone()));
-    let names: Vec<_> = config.port_names().collect();
-    assert_eq!(names, ["eth1", "trunk0", "gpu0"]);
-    assert_eq!(config.networks[0].groups[0].ports, [PortId(2), PortId(1)]);
-}
-
-#[test]
 fn defaults_are_those_of_the_documentation() {
     let text = "[[uplink]]\ninterface = \"e\"\nencap_ips = [\"192.0.2.1\"]\n[[tenant]]\nname = \"t\"\n\
                 [[network]]\nname = \"n\"\nvni = 1\nlearning = true\n[[port]]\ninterface = \"p\"\nnetwork = \"n\"\n";
