@@ -12,7 +12,7 @@ use super::report::{FdbReport, Listing, NetworkReport, RouteReport, TenantReport
 use super::setup::OpenPort;
 use super::site::Site;
 use super::stats::{
-    CopyMode, Counters as Labelled, Inspect, NeighborReport, PortKind, PortReport, Stats, Totals,
+    CopyMode, Counters as Labelled, Inspect, NeighborReport, PortKind, PortReport, RuleCount, Stats, Totals,
     WorkerStats, XdpMode,
 };
 use crate::bpf::AttachMode;
@@ -111,7 +111,15 @@ impl Inspect for Inspector {
         let workers = self.cores.iter().zip(&self.site.crew.counters);
         let workers = (0..).zip(workers).map(|(number, (core, c))| worker(number, *core, c)).collect();
         let uptime_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Stats { uptime_ms, totals, workers }
+        let rules = listing::tenants(&self.site).into_iter().flat_map(|tenant| {
+            let counted = tenant.rules.into_iter().filter(|rule| rule.packets > 0);
+            counted.map(move |rule| RuleCount {
+                tenant: tenant.tenant.clone(),
+                rule: rule.rule,
+                packets: rule.packets,
+            })
+        });
+        Stats { uptime_ms, totals, workers, rules: rules.collect() }
     }
 
     fn ports(&self) -> Vec<PortReport> {
