@@ -415,8 +415,8 @@ fn apply_prints_what_changed_and_how_long_it_took() {
         (
             "x",
             &[][..],
-            "+ network blue (VNI 200)\nchanged in 7.2 ms (read 0.0, compare 0.0, build 0.0, publish 0.0, adopt 0.0, \
-             leave 2.0)\n",
+            "+ network blue (VNI 200)\nchanged in 7.2 ms (read 0.0, compare 0.0, build 0.0, open 0.0, publish 0.0, \
+             adopt 0.0, leave 2.0)\n",
         ),
         ("x", &["--dry-run"], "+ network blue (VNI 200)\nnothing was changed, as asked\n"),
         ("same", &[], "nothing to change\n"),
