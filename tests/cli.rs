@@ -359,6 +359,7 @@ impl Inspect for Busy {
             vtep: None,
             mac: Some("02:00:00:00:0a:07".to_owned()),
             leak: None,
+            position: Some("rack 9 rail 0 gpu 7".to_owned()),
             source: Source::Learned,
             age_ms: Some(65_000),
         };
@@ -481,7 +482,22 @@ red               100       02:00:00:00:00:02  VTEP 10.1.0.2 (h1)               
     let words: Vec<&str> = last.split_whitespace().collect();
     assert_eq!(
         words,
-        ["acme", "10.9.0.7/32", "host", "02:00:00:00:0a:07", "network", "red", "learned", "1m5s"]
+        [
+            "acme",
+            "10.9.0.7/32",
+            "host",
+            "02:00:00:00:0a:07",
+            "network",
+            "red",
+            "(rack",
+            "9",
+            "rail",
+            "0",
+            "gpu",
+            "7)",
+            "learned",
+            "1m5s"
+        ]
     );
 }
 

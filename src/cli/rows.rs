@@ -64,7 +64,8 @@ pub(super) fn route(row: &RouteReport) -> String {
     let network = row.network.as_ref().map(|network| format!("network {network}"));
     let vtep = row.vtep.map(|ip| format!("VTEP {ip}"));
     let leak = row.leak.as_ref().map(|tenant| format!("tenant {tenant}"));
-    let parts = [row.mac.clone(), network, vtep, leak];
+    let position = row.position.as_ref().map(|position| format!("({position})"));
+    let parts = [row.mac.clone(), network, vtep, leak, position];
     let by = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
     format!(
         "{:<16}  {:<43}  {:<13}  {by:<33}  {:<7}  {}",

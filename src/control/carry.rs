@@ -11,7 +11,7 @@ use super::publish::{self, Patch};
 use crate::ids::{NetworkId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::fib::Prefix;
-use crate::tables::network::Gateway;
+use crate::tables::network::{Gateway, Network};
 use crate::tables::snapshot::{Role, Snapshot};
 use crate::tables::vrf::Route;
 use crate::wire::ethernet::Mac;
@@ -129,23 +129,21 @@ pub(super) fn patch(
 ) {
     let old = tables.clone();
     let changed: Vec<NetworkId> = patch.networks().collect();
-    let rerouted = |tables: &Snapshot, id| {
-        tables.network(id).and_then(|network| network.vrf).is_some_and(|vrf| patch.has_vrf(vrf))
+    let is_touched = |id: NetworkId, network: &Network| {
+        changed.contains(&id) || network.vrf.is_some_and(|vrf| patch.has_vrf(vrf))
     };
     let touched: Vec<NetworkId> =
-        tables.networks().map(|(id, _)| id).filter(|id| rerouted(tables, *id)).collect();
+        tables.networks().filter(|(id, network)| is_touched(*id, network)).map(|(id, _)| id).collect();
     patch.apply(tables);
     let legal = Legal { old: &old, new: tables };
     for id in &changed {
         learner.revise(*id, |mac, at| legal.station(*id, mac, at), |ip, mac| legal.owner(*id, ip, mac));
     }
     groups.renumber(Some, |id, at| legal.place(id, at));
-    for change in learner.contents() {
-        let (id, is_address) = match change {
-            learn::Change::Station { network, .. } => (network, false),
-            learn::Change::Address { network, .. } => (network, true),
-        };
-        if changed.contains(&id) || (is_address && touched.contains(&id)) {
+    for id in &touched {
+        let is_new = changed.contains(id);
+        let changes = learner.contents_of(*id);
+        for change in changes.filter(|change| is_new || matches!(change, learn::Change::Address { .. })) {
             write(tables, &change);
         }
     }

@@ -240,7 +240,12 @@ impl Learner {
 
     /// Changes that would make everything out of tables with what is configured alone.
     pub fn contents(&self) -> impl Iterator<Item = Change> {
-        self.networks.iter().flat_map(|(&network, table)| {
+        self.networks.keys().flat_map(|network| self.contents_of(*network))
+    }
+
+    /// The same of one network.
+    pub fn contents_of(&self, network: NetworkId) -> impl Iterator<Item = Change> {
+        self.networks.get(&network).into_iter().flat_map(move |table| {
             let stations = table.stations.iter();
             let stations =
                 stations.map(move |(&mac, station)| Change::Station { network, mac, at: Some(station.at) });

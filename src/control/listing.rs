@@ -83,6 +83,11 @@ impl View {
         all.into_iter().map(|(prefix, route)| self.route(id, prefix, route)).collect()
     }
 
+    fn position(&self, prefix: Prefix) -> Option<String> {
+        let plan = self.config.address_plan.as_ref().filter(|_| prefix.is_host())?;
+        plan.decode(prefix.addr()).map(|position| position.to_string())
+    }
+
     fn route(&self, tenant: TenantId, prefix: Prefix, route: Route) -> RouteReport {
         let name = |id| self.config.tenant(id).map(|tenant| tenant.name.clone());
         let mut report = RouteReport {
@@ -93,6 +98,7 @@ impl View {
             vtep: None,
             mac: None,
             leak: None,
+            position: self.position(prefix),
             source: Source::Static,
             age_ms: None,
         };

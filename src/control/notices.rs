@@ -62,7 +62,13 @@ fn describe(config: &Config, tables: &Snapshot, seen: &Learned, notice: Notice) 
         }
     };
     let network = config.networks.get(seen.network.0 as usize).map_or("?", |network| &network.name);
-    let mac = seen.mac;
+    let plan = config.address_plan.as_ref();
+    let position = |ip| {
+        let position = plan.and_then(|plan| plan.decode(ip));
+        position.map(|position| format!(" ({position})")).unwrap_or_default()
+    };
+    // Whose MAC it is, as far as the plan tells by its address.
+    let mac = format!("{}{}", seen.mac, seen.ip.map(position).unwrap_or_default());
     match notice {
         Notice::Moved { from, to } => {
             format!("network {network}: {mac} moved from {} to {}", place(from), place(to))

@@ -87,7 +87,9 @@ impl Crew {
             let behind =
                 self.counters.iter().enumerate().filter(|(_, counters)| gauge(counters).get() < target);
             let behind: Vec<usize> = behind.map(|(index, _)| index).collect();
-            if behind.is_empty() || Instant::now() >= deadline {
+            // Workers that end pass no more fences.
+            let is_over = Instant::now() >= deadline || self.shared.stop.load(Ordering::Relaxed);
+            if behind.is_empty() || is_over {
                 return behind;
             }
             std::thread::sleep(PAUSE);

@@ -63,6 +63,9 @@ pub struct RouteReport {
     pub mac: Option<String>,
     /// Tenant that it leaks to.
     pub leak: Option<String>,
+    /// What the address plan says of a single address: rack, rail, GPU.
+    #[serde(default)]
+    pub position: Option<String>,
     /// Where it comes from.
     pub source: Source,
     /// Time since a learned address was last claimed.

@@ -233,6 +233,26 @@ fn a_file_is_compared_with_what_runs_after_a_move() {
 }
 
 #[test]
+fn nothing_of_the_old_network_reaches_a_port_that_moved() {
+    let pair = movable(Plan::against(Vtep::Kernel));
+    let far = &pair.hosts[1].tenants[0];
+    ping(far, TENANT_IP[0], 56, 5);
+    pair.forwarder(0).move_port("p0", "net300");
+    let received = || pair.tenant(0).device("t0", "statistics/rx_packets");
+    std::thread::sleep(Duration::from_millis(50));
+    let before = received();
+    // Its MAC is known there: unicast, and then broadcast for it.
+    let lost = far.attempt(Duration::from_secs(5), &format!("ping -i 0.05 -c 20 -W 1 {}", TENANT_IP[0]));
+    assert!(!lost.success(), "{lost}");
+    far.run("ip neigh flush all");
+    let lost = far.attempt(Duration::from_secs(5), &format!("ping -c 2 -W 1 {}", TENANT_IP[0]));
+    assert!(!lost.success(), "{lost}");
+    assert_eq!(received(), before, "frames of the old network");
+    ping(&pair.hosts[1].tenants[2], TENANT_IP[0], 56, 5);
+    pair.finish();
+}
+
+#[test]
 fn changes_at_once_take_turns() {
     let pair = movable(Plan::against(Vtep::Kernel));
     std::thread::scope(|scope| {

@@ -185,6 +185,11 @@ fn an_address_that_a_station_claims_becomes_a_host_route() {
             reaches(fabric.station(0, port), gateway)
         });
     }
+    // What was claimed a moment ago is published with what else comes within 2 ms.
+    eventually("the addresses are learned", Duration::from_secs(1), || {
+        let routes = fabric.forwarder(0).show("routes").to_string();
+        routes.contains("10.1.0.1/32") && routes.contains("10.2.0.1/32")
+    });
     ping(fabric.station(0, "a0"), "10.2.0.1", 56, 20);
     let routes = fabric.forwarder(0).show("routes");
     let route = |prefix: &str| {
