@@ -278,7 +278,7 @@ fn tenants(tenants: &[TenantReport]) -> String {
         table.row([
             tenant.tenant.clone(),
             tenant.l3vni.map_or_else(|| "-".to_owned(), |vni| vni.to_string()),
-            tenant.router_mac.clone(),
+            tenant.router_mac.clone().unwrap_or_else(|| "-".to_owned()),
             tenant.networks.join(" "),
             tenant.routes.to_string(),
             tenant.rules.len().to_string(),

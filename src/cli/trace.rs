@@ -288,3 +288,45 @@ fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/two-tenants.toml");
+
+    fn config() -> Config {
+        let text = std::fs::read_to_string(EXAMPLE).unwrap();
+        let at = "name = \"rail0\"\n";
+        let text = text.replacen(at, &format!("{at}mac = \"02:00:00:00:00:01\"\nmtu = 9000\n"), 1);
+        Config::parse(&text, EXAMPLE).unwrap()
+    }
+
+    #[test]
+    fn steps_name_tenants_rules_and_places() {
+        let config = config();
+        let tracer = Tracer::new(&config).unwrap();
+        let detail = |step| tracer.step(step).1;
+        let [red, blue] = [0, 1].map(VrfId);
+        let to = "10.3.2.1".parse().unwrap();
+        let found = tracer.tables.vrf(red).unwrap().fib.get_v4([10, 3, 2, 1]);
+        assert_eq!(
+            detail(Step::Route(red, to, found)),
+            "VRF red, 10.3.2.1 (rack 3 rail 2 gpu 1): router 02:00:00:00:0a:02 at VTEP 192.0.2.2"
+        );
+        let leak = Some(Route::Leak(VrfId(2)));
+        assert_eq!(
+            detail(Step::Route(blue, "fd00::1".parse().unwrap(), leak)),
+            "VRF blue, fd00::1: leaked to VRF storage"
+        );
+        // Rules are numbered over all tenants, and called by their place in their own.
+        for (number, expected) in [
+            (0, "tenant red, rule no-telnet denies it"),
+            (1, "tenant red, rule writes counts it"),
+            (3, "tenant blue, rule 2 allows it"),
+            (9, "?"),
+        ] {
+            assert_eq!(detail(Step::Rule(RuleId(number))), expected);
+        }
+    }
+}

@@ -5,12 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Config;
-use super::report::{FdbReport, LearningReport, Listing, NetworkReport, RouteReport, Source, TenantReport};
+use super::config::{self, Config, TenantId};
+use super::report::{
+    FdbReport, LearningReport, Listing, NetworkReport, RouteReport, RuleReport, Source, TenantReport,
+};
 use super::site::Site;
 use crate::ids::{Nanos, NetworkId, PortId};
 use crate::tables::fdb::Dest;
+use crate::tables::fib::Prefix;
+use crate::tables::network::Gateway;
 use crate::tables::snapshot::{Role, Snapshot};
+use crate::tables::vrf::Route;
+use crate::wire::vxlan::Vni;
 
 /// Tables and names of one moment.
 struct View {
@@ -70,6 +76,60 @@ impl View {
         entries.into_iter().map(row).collect()
     }
 
+    fn routes(&self, id: TenantId) -> Vec<RouteReport> {
+        let Some(vrf) = self.tables.vrf(id.vrf()) else { return Vec::new() };
+        let mut all: Vec<(Prefix, Route)> = vrf.fib.iter().collect();
+        all.sort_unstable_by_key(|(prefix, _)| *prefix);
+        all.into_iter().map(|(prefix, route)| self.route(id, prefix, route)).collect()
+    }
+
+    fn route(&self, tenant: TenantId, prefix: Prefix, route: Route) -> RouteReport {
+        let name = |id| self.config.tenant(id).map(|tenant| tenant.name.clone());
+        let mut report = RouteReport {
+            tenant: name(tenant).unwrap_or_default(),
+            prefix: prefix.to_string(),
+            kind: String::new(),
+            network: None,
+            vtep: None,
+            mac: None,
+            leak: None,
+            source: Source::Static,
+            age_ms: None,
+        };
+        let kind = match route {
+            Route::Host { network, mac } => {
+                let learned = self.site.learned(|learner| learner.address(network, prefix.addr()));
+                if let Some(seen) = learned.filter(|_| prefix.is_host()) {
+                    report.source = Source::Learned;
+                    report.age_ms = Some(age(self.site.now(), seen));
+                }
+                (report.network, report.mac) = (Some(self.network(network)), Some(mac.to_string()));
+                "host"
+            }
+            Route::Vtep { vtep, router_mac } => {
+                report.vtep = self.tables.vteps.get(vtep).map(|row| row.remote);
+                report.mac = Some(router_mac.to_string());
+                "vtep"
+            }
+            Route::NoRouterMac => "no-router-mac",
+            Route::Connected(network) => {
+                report.network = Some(self.network(network));
+                "connected"
+            }
+            Route::Gateway(network) => {
+                report.network = Some(self.network(network));
+                "gateway"
+            }
+            Route::Leak(vrf) => {
+                report.leak = name(TenantId(vrf.0));
+                "leak"
+            }
+            Route::Blackhole => "blackhole",
+        };
+        kind.clone_into(&mut report.kind);
+        report
+    }
+
     fn summary(&self, id: NetworkId) -> Option<NetworkReport> {
         let (configured, network) = (self.config.networks.get(id.0 as usize)?, self.tables.network(id)?);
         let carries = |port: &PortId| match self.tables.port(*port).map(|row| row.role) {
@@ -79,9 +139,7 @@ impl View {
         };
         let ports = self.config.access_ports().filter(|(port, _)| carries(port));
         let peers = configured.peers.iter().filter_map(|peer| self.config.peers.get(peer.0 as usize));
-        let gateway = network.gateway.as_deref();
-        let v4 = gateway.into_iter().flat_map(|gateway| gateway.v4.iter().copied().map(IpAddr::V4));
-        let v6 = gateway.into_iter().flat_map(|gateway| gateway.v6.iter().copied().map(IpAddr::V6));
+        let tenant = configured.tenant.and_then(|id| self.config.tenant(id));
         let learning = self.site.learned(|learner| {
             learner.network(id).map(|(settings, stations, addresses)| LearningReport {
                 stations,
@@ -93,8 +151,8 @@ impl View {
         Some(NetworkReport {
             network: configured.name.clone(),
             vni: network.vni.get(),
-            tenant: None,
-            gateways: v4.chain(v6).collect(),
+            tenant: tenant.map(|tenant| tenant.name.clone()),
+            gateways: network.gateway.as_deref().map(Gateway::addresses).unwrap_or_default(),
             ports: ports.map(|(_, port)| port.name.clone()).collect(),
             peers: peers.map(|peer| peer.name.clone()).collect(),
             stations: network.fdb.len(),
@@ -116,12 +174,16 @@ pub(super) fn fdb(site: &Arc<Site>, network: Option<&str>) -> Option<Listing<Fdb
     Some(Box::new(wanted.into_iter().flat_map(move |id| view.stations(id))))
 }
 
-/// All routes, or those of one tenant; `None` when there is no such tenant.
-pub(super) fn routes(_site: &Arc<Site>, tenant: Option<&str>) -> Option<Listing<RouteReport>> {
-    if tenant.is_some() {
+/// All routes, by tenant and prefix, or those of one tenant; `None` when there is no such tenant.
+pub(super) fn routes(site: &Arc<Site>, tenant: Option<&str>) -> Option<Listing<RouteReport>> {
+    let view = View::new(site);
+    let ids = (0..).map(TenantId).zip(&view.config.tenants);
+    let wanted = ids.filter(|(_, of)| tenant.is_none_or(|name| of.name == name)).map(|(id, _)| id);
+    let wanted: Vec<TenantId> = wanted.collect();
+    if wanted.is_empty() && tenant.is_some() {
         return None;
     }
-    Some(Box::new(std::iter::empty()))
+    Some(Box::new(wanted.into_iter().flat_map(move |id| view.routes(id))))
 }
 
 /// All networks in the configuration's order.
@@ -132,8 +194,33 @@ pub(super) fn networks(site: &Arc<Site>) -> Vec<NetworkReport> {
 }
 
 /// All tenants in the configuration's order.
-pub(super) fn tenants(_site: &Arc<Site>) -> Vec<TenantReport> {
-    Vec::new()
+pub(super) fn tenants(site: &Arc<Site>) -> Vec<TenantReport> {
+    let view = View::new(site);
+    let mut rules: Vec<Vec<RuleReport>> = vec![Vec::new(); view.config.tenants.len()];
+    for (rule, count) in view.config.rules().zip(site.rule_counts()) {
+        let (_, tenant, rule) = rule;
+        if let Some(list) = rules.get_mut(tenant.0 as usize) {
+            let number = (list.len() + 1).to_string();
+            list.push(RuleReport {
+                rule: rule.name.clone().unwrap_or(number),
+                action: format!("{:?}", rule.rule.action).to_lowercase(),
+                packets: count,
+            });
+        }
+    }
+    let tenants = (0..).map(TenantId).zip(&view.config.tenants).zip(rules);
+    let report = |((id, tenant), rules): ((TenantId, &config::Tenant), Vec<RuleReport>)| {
+        let own = view.config.networks.iter().filter(|network| network.tenant == Some(id));
+        TenantReport {
+            tenant: tenant.name.clone(),
+            l3vni: tenant.l3vni.map(Vni::get),
+            router_mac: tenant.router_mac.map(|mac| mac.to_string()),
+            networks: own.map(|network| network.name.clone()).collect(),
+            routes: view.tables.vrf(id.vrf()).map_or(0, |vrf| vrf.fib.len()),
+            rules,
+        }
+    };
+    tenants.map(report).collect()
 }
 
 fn age(now: Nanos, seen: Nanos) -> u64 {

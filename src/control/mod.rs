@@ -16,6 +16,7 @@ pub mod plan;
 pub mod publish;
 pub mod quiesce;
 pub mod report;
+mod rules;
 mod setup;
 mod site;
 pub mod stats;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::ids::RuleId;
 use crate::tables::snapshot::Snapshot;
 use crate::worker::Shared;
 use crate::worker::counters::{Counter, Counters};
@@ -50,6 +51,14 @@ impl Crew {
     #[must_use]
     pub fn oldest_generation(&self) -> u64 {
         self.counters.iter().map(|counters| counters.generation.get()).min().unwrap_or(u64::MAX)
+    }
+
+    /// What all workers counted for a rule's number.
+    #[must_use]
+    pub fn rule(&self, number: usize) -> u64 {
+        let id = u32::try_from(number).map(RuleId);
+        let counts = self.counters.iter().filter_map(|counters| Some(counters.rule(id.ok()?)?.get()));
+        counts.sum()
     }
 
     /// Waits, for `limit` at most, until every worker works with tables of this generation or later, and all that was
@@ -172,7 +181,7 @@ mod tests {
         crew.publish(next(&crew));
         let settled = crew.settle(1, Duration::from_millis(50));
         assert_eq!((settled.stuck, settled.late), (vec![], vec![0, 1]));
-        assert!(settled.left < Duration::from_secs(1), "{settled:?}");
+        assert!(settled.left < Duration::from_secs(1));
         drop(play);
         crew.publish(next(&crew));
         assert_eq!(crew.settle(2, Duration::from_millis(1)).stuck, [0, 1]);

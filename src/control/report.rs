@@ -113,7 +113,7 @@ pub struct TenantReport {
     /// VNI of routed packets between VTEPs.
     pub l3vni: Option<u32>,
     /// Our router MAC.
-    pub router_mac: String,
+    pub router_mac: Option<String>,
     /// Its networks.
     pub networks: Vec<String>,
     /// Routes, static and learned.

@@ -12,10 +12,12 @@ use super::learn::{self, Learner, Notice, Owner, Present};
 use super::netlink::{self, Remote, Resolver};
 use super::publish::{self, Facts, Path};
 use super::quiesce::Crew;
+use super::rules::RuleCounts;
 use crate::datapath::{GroupChange, Learned};
 use crate::ids::{IfIndex, Nanos, NetworkId, VtepId};
 use crate::tables::fdb::Dest;
 use crate::tables::fib::Prefix;
+use crate::tables::network::Gateway;
 use crate::tables::snapshot::{Role, Snapshot};
 use crate::tables::vrf::Route;
 use crate::wire::ethernet::Mac;
@@ -49,6 +51,7 @@ struct State {
     facts: Arc<Facts>,
     paths: HashMap<Remote, Path>,
     learner: Learner,
+    rules: RuleCounts,
     groups: Groups,
     /// Groups whose receivers changed and are not published yet.
     regrouped: BTreeSet<(NetworkId, IpAddr)>,
@@ -74,6 +77,7 @@ impl Site {
                 facts,
                 paths,
                 learner,
+                rules: RuleCounts::default(),
                 groups: Groups::default(),
                 regrouped: BTreeSet::new(),
                 retired: Vec::new(),
@@ -111,6 +115,13 @@ impl Site {
     /// Asks what was learned.
     pub fn learned<T>(&self, ask: impl FnOnce(&Learner) -> T) -> T {
         ask(&self.state().learner)
+    }
+
+    /// Packets that each rule of the configuration decided or counted, in the order of [`Config::rules`].
+    #[must_use]
+    pub fn rule_counts(&self) -> Vec<u64> {
+        let state = self.state();
+        state.rules.of(&state.config, |number| self.crew.rule(number))
     }
 
     /// Publishes next hops that have another MAC.
@@ -197,6 +208,7 @@ impl Site {
         let mut next = publish::with_next_hops(&tables, &config, &facts, &known);
         drop(tables);
         let running = Arc::clone(&state.config);
+        state.rules.renumber(&running, &config, |number| self.crew.rule(number));
         let State { learner, groups, regrouped, .. } = &mut *state;
         carry_over(learner, groups, (&running, &old), (&config, &next));
         regrouped.clear();
@@ -255,18 +267,17 @@ fn resolve(config: &Config, devices: &Devices, resolver: &Resolver) -> HashMap<R
 
 /// Gives the learner the learning networks of a configuration.
 fn configure(learner: &mut Learner, config: &Config, tables: &Snapshot) {
-    let settings = tables.networks().filter(|(_, network)| network.learning).map(|(id, network)| {
+    let settings = tables.networks().filter_map(|(id, network)| {
+        let learning = config.network(id)?.learning?;
         let router = network.vrf.and_then(|vrf| tables.vrf(vrf)).map(|vrf| vrf.router_mac);
         let gateway = network.gateway.as_deref();
-        let v4 = gateway.into_iter().flat_map(|gateway| gateway.v4.iter().copied().map(IpAddr::V4));
-        let v6 = gateway.into_iter().flat_map(|gateway| gateway.v6.iter().copied().map(IpAddr::V6));
         let settings = learn::Settings {
-            ageing: std::time::Duration::from_secs(300),
-            macs: 65_536,
+            ageing: learning.ageing,
+            macs: usize::try_from(learning.mac_limit).unwrap_or(usize::MAX),
             routers: router.into_iter().chain(gateway.map(|gateway| gateway.mac)).collect(),
-            gateways: v4.chain(v6).collect(),
+            gateways: gateway.map(Gateway::addresses).unwrap_or_default(),
         };
-        (id, settings)
+        Some((id, settings))
     });
     learner.configure(settings.collect(), homes(config, tables));
 }

@@ -57,6 +57,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// All its addresses but the link-local one.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let v4 = self.v4.iter().copied().map(IpAddr::V4);
+        v4.chain(self.v6.iter().copied().map(IpAddr::V6)).collect()
+    }
+
     /// Whether this address is the gateway's.
     #[inline]
     #[must_use]

@@ -162,7 +162,8 @@ mod tests {
         let sum = Sum::ZERO.bytes(&message).finish();
         message[2..4].copy_from_slice(&sum);
         // With the router alert option, as hosts send it.
-        let mut ip = vec![0x46, 0xc0, 0, 24 + message.len() as u8, 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 0, 0, 5];
+        let len = u8::try_from(24 + message.len()).unwrap();
+        let mut ip = vec![0x46, 0xc0, 0, len, 0, 0, 0x40, 0, 1, 2, 0, 0, 10, 0, 0, 5];
         ip.extend(GROUP.into_iter().chain([0x94, 4, 0, 0]));
         let sum = Sum::ZERO.bytes(&ip).finish();
         ip[10..12].copy_from_slice(&sum);
@@ -175,11 +176,12 @@ mod tests {
 
     fn v6(message: &[u8], src: [u8; 16]) -> Vec<u8> {
         let dst = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16];
-        let pseudo = pseudo_header(&src, &dst, 58, message.len() as u32);
+        let len = u16::try_from(message.len()).unwrap();
+        let pseudo = pseudo_header(&src, &dst, 58, u32::from(len));
         let mut message = message.to_vec();
         let sum = pseudo.bytes(&message).finish();
         message[2..4].copy_from_slice(&sum);
-        let ip = ipv6::encode(0, 8 + message.len() as u16, 0, 1, src, dst);
+        let ip = ipv6::encode(0, 8 + len, 0, 1, src, dst);
         [&ip, &[58, 0, 5, 2, 0, 0, 1, 0][..], &message].concat()
     }
 
@@ -208,7 +210,7 @@ mod tests {
             bytes
         };
         let records = [(1, 0), (1, 2), (2, 0), (3, 0), (3, 1), (4, 1), (5, 1), (6, 1), (9, 1), (5, 0)];
-        let mut message = vec![REPORT_V3, 0, 0, 0, 0, 0, 0, records.len() as u8];
+        let mut message = vec![REPORT_V3, 0, 0, 0, 0, 0, 0, u8::try_from(records.len()).unwrap()];
         for (last, (kind, sources)) in (0..).zip(records) {
             message.extend(record(kind, sources, last));
         }

@@ -28,9 +28,6 @@ use setup::Names;
 /// Cases of features that do not exist yet, with the feature. A case here that passes fails the run, so the list can only
 /// shrink.
 const NOT_YET: &[(&str, &str)] = &[
-    ("h10_tenant_arp_spoofs_gateway", "port security"),
-    ("h11_tenant_spoofed_src_ip", "port security"),
-    ("h16_routed_encap_uses_l3vni_and_peer_rmac", "routing"),
     ("j04_bfd_malformed_set", "BFD"),
     ("j05_bfd_ttl_not_255", "BFD"),
     ("j07_bfd_rx_must_not_starve_tx", "BFD"),

@@ -53,7 +53,8 @@ pub fn config(manifest: &ManifestConfig, case: &Case, names: &Names) -> String {
             }
         }
         let macs: Vec<String> = network.local.keys().map(|mac| format!("\"{mac}\"")).collect();
-        let ips: Vec<String> = network.local.values().map(|ip| format!("\"{ip}\"")).collect();
+        let ips = network.local.values().flat_map(|ip| [ip.clone(), v6_of(vni, ip)]);
+        let ips: Vec<String> = ips.map(|ip| format!("\"{ip}\"")).collect();
         writeln!(
             text,
             "[[port]]\nname = \"{}\"\ninterface = \"{}\"\nnetwork = \"vni{vni}\"\nmtu = 9000\nmacs = [{}]\nips = [{}]",
@@ -112,6 +113,12 @@ fn tenants(text: &mut String, manifest: &ManifestConfig, peers: &BTreeMap<String
             .unwrap();
         }
     }
+}
+
+/// The IPv6 address of a local station. The manifest names IPv4 addresses only; its frames have 2001:db8:100::1 for
+/// 10.100.0.1.
+fn v6_of(vni: &str, ip: &str) -> String {
+    format!("2001:db8:{vni}::{}", ip.rsplit('.').next().unwrap())
 }
 
 /// Router MAC of the host with these encap IPs.

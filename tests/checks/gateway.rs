@@ -73,7 +73,7 @@ pub fn check(data: &[u8]) {
     let vni = if choice & 8 == 0 { tenant::L3VNI } else { tenant::BLUE_VNI };
     let head_len = if *cut == 0 { usize::MAX } else { usize::from(*cut) * 16 };
     let port = PortId(u16::from(choice & 7) % PORTS);
-    let input = Input { port, vni, over_v6: choice & 0x10 != 0, head_len, frame };
+    let input = Input { vni, over_v6: choice & 0x10 != 0, head_len, ..Input::on(port, frame) };
     let _ = judge(&input, &mut Seen::default());
 }
 

@@ -296,6 +296,31 @@ fn a_chain_of_headers_beyond_the_first_frame_is_refused() {
             crate::checks::gateway::Input { head_len, ..crate::checks::gateway::Input::on(BOUND, &frame) };
         crate::frames::send(input).dropped(PortSecurityNd);
     }
+    long.extensions.hop_by_hop_options = long.extensions.destination_options.replace(padding());
+    let frame = long.frame();
+    for head_len in [1700, 54 + 2000] {
+        let input =
+            crate::checks::gateway::Input { head_len, ..crate::checks::gateway::Input::on(BOUND, &frame) };
+        crate::frames::send(input).dropped(PortSecurityNd);
+    }
+}
+
+#[test]
+fn a_chain_of_more_headers_than_anybody_needs_is_refused() {
+    for (count, legal) in [(16u16, true), (17, false), (150, false)] {
+        let mut frame = bridged(udp6(mac(5), v6(1, 5), v6(1, KNOWN), 9, 8));
+        let udp = frame.split_off(54);
+        frame[18..20].copy_from_slice(&(count * 8 + 16).to_be_bytes());
+        frame[20] = 60;
+        for left in (0..count).rev() {
+            frame.extend([if left == 0 { 17 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        frame.extend(udp);
+        match legal {
+            true => drop(on(BOUND, &frame).goes_on()),
+            false => refused(BOUND, &frame, PortSecurityNd),
+        }
+    }
 }
 
 #[test]

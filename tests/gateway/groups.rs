@@ -62,10 +62,14 @@ fn joins_and_leaves_of_local_and_remote_stations_are_told() {
 }
 
 #[test]
-fn a_wrong_checksum_joins_nothing_and_a_query_neither() {
+fn wrong_checksums_queries_and_groups_of_every_station_join_nothing() {
     let mut wrong = report();
     wrong[36] ^= 1;
+    let of_everyone = igmp(IgmpType::MembershipReportV2(igmp::MembershipReportV2Type {
+        group_address: igmp::GroupAddress::from(Ipv4Addr::new(224, 0, 0, 251)),
+    }));
     for frame in [
+        of_everyone,
         wrong,
         mld(130),
         igmp(IgmpType::MembershipQuery(igmp::MembershipQueryType {

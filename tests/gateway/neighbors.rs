@@ -74,6 +74,9 @@ fn rfc_5227_a_probe_for_a_gateway_address_is_answered_and_others_are_the_owners_
 fn replies_and_gratuitous_requests_go_on() {
     on(BOUND, &Arp { operation: 2, ..ask(BOUND, v4(1, 1)) }.frame()).goes_on();
     on(BOUND, &ask(BOUND, STATION).frame()).goes_on();
+    // An address that moved: who had it is not the answer.
+    let moved = on(OPEN, &Arp::request(mac(6), v4(1, KNOWN), v4(1, KNOWN)).frame()).goes_on();
+    assert_eq!(moved.seen.learned.last().unwrap().ip, Some(v4(1, KNOWN).into()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Ping to gateway addresses: from ports of this host and through the L3VNI, whole and over several UMEM frames.
 
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use etherparse::{IpHeaders, IpNumber, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use flowrail::datapath::{Answer, Verdict};
 use flowrail::tables::network::link_local;
 use flowrail::wire::drop::DropReason;
@@ -137,6 +137,13 @@ fn nothing_but_a_whole_right_echo_request_is_answered() {
     edited(&six, 20, 17);
     edited(&six, 54, 129);
     edited(&six, 56, six[56] ^ 1);
+    let mut header = etherparse::Ipv4Header::new(0, 3, IpNumber::ICMP, v4(1, 5), v4(1, 1)).unwrap();
+    // An option that looks like an echo request.
+    header.options = [8, 0, 0xf7, 0xff].into();
+    let mut routed = Vec::new();
+    let link = PacketBuilder::ethernet2(mac(5).0, GATEWAY.0).ip(IpHeaders::Ipv4(header, Default::default()));
+    link.icmpv4_echo_request(1, 1).write(&mut routed, &[1; 8]).unwrap();
+    on(BOUND, &routed).dropped(DropReason::ToGateway);
     let mut extended = Icmp6::nd(128, (GATEWAY, mac(5)), (v6(1, 5), v6(1, 1)), vec![1; 8]);
     on(BOUND, &extended.frame()).answer();
     extended.extensions.destination_options = Some(padding());

@@ -13,6 +13,7 @@ mod exceptions;
 mod gateway;
 mod groups;
 mod irb;
+mod learning;
 mod lifecycle;
 mod local;
 mod neighbors;

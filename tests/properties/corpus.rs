@@ -100,5 +100,6 @@ proptest! {
             input[at] = byte;
         }
         check("datapath")(&input);
+        check("gateway")(&input[2..]);
     }
 }

@@ -12,6 +12,7 @@
 
 #[path = "../checks/mod.rs"]
 mod checks;
+mod configs;
 mod corpus;
 mod documentation;
 mod flows;

@@ -11,7 +11,7 @@ use super::error::Problem;
 use super::members::{endpoint_culprit, port_networks};
 use super::read_network::NetworkDraft;
 use super::resolve::Index;
-use super::tenant::{homes, is_link_local};
+use super::tenant::{homes, is_link_local, reaches};
 use super::value_tenant::edge;
 
 /// Where an address must be unique: a tenant's number, or a network's with this bit.
@@ -107,11 +107,13 @@ impl<'d> Addresses<'d> {
         }
     }
 
-    /// Whether the gateway of a network reaches an address; `None` when there is no gateway.
+    /// Whether the gateway of a network reaches an address; `None` when there is none of its family.
     fn has(&self, id: NetworkId, ip: IpAddr) -> Option<bool> {
         let network = self.draft.networks.get(id.0 as usize)?;
-        network.gateway_at?;
-        Some(self.is_vague(id) || network.gateway.iter().any(|address| address.value.subnet.contains(ip)))
+        if self.is_vague(id) {
+            return Some(true);
+        }
+        reaches(network.gateway.iter().map(|address| &address.value), ip)
     }
 
     /// Whether a network has a gateway that is wrong.

@@ -1,9 +1,9 @@
 //! Uplinks, networks, ports and static neighbors from draft to configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use crate::ids::PortId;
+use crate::ids::{NetworkId, PortId};
 use crate::wire::ethernet::Mac;
 
 use super::document::{At, Errors, Offset};
@@ -83,6 +83,7 @@ pub(super) fn gateway_mac(draft: &NetworkDraft, all: &Draft, index: &Index<'_>) 
 
 fn groups(network: &NetworkDraft, all: &Draft, index: &Index<'_>, errors: &mut Errors<'_>) -> Vec<Group> {
     let owner = culprit("network", network.name.as_ref());
+    let members: HashSet<&str> = network.peers.iter().map(|name| name.value.as_str()).collect();
     let mut first: HashMap<IpAddr, Offset> = HashMap::new();
     let mut groups = Vec::with_capacity(network.groups.len());
     for draft in &network.groups {
@@ -91,7 +92,7 @@ fn groups(network: &NetworkDraft, all: &Draft, index: &Index<'_>, errors: &mut E
         let peers = peer_list(&draft.peers, index, culprit, errors);
         for name in &draft.peers {
             let known = index.peers.contains_key(name.value.as_str());
-            if known && !network.peers.iter().any(|member| member.value == name.value) {
+            if known && !members.contains(name.value.as_str()) {
                 errors.push(name.at, culprit, not_in_network("peers", name, network));
             }
         }
@@ -118,6 +119,7 @@ fn group_ports(
 ) -> Vec<PortId> {
     let culprit = || group_culprit(&culprit("network", network.name.as_ref()), draft);
     let own = network.name.as_ref().map(|name| name.value.as_str());
+    let mut seen = HashSet::new();
     let mut ports = Vec::with_capacity(draft.ports.len());
     for name in &draft.ports {
         let Some(id) = find(&index.ports, ("ports", "access port"), name, culprit, errors) else { continue };
@@ -125,7 +127,7 @@ fn group_ports(
         let inside = port.is_some_and(|port| port.networks().any(|name| Some(name.value.as_str()) == own));
         if !inside {
             errors.push(name.at, culprit, not_in_network("ports", name, network));
-        } else if ports.contains(&id) {
+        } else if !seen.insert(id) {
             let problem = Problem::ListedTwice { key: "ports", value: name.value.clone() };
             errors.push(name.at, culprit, problem);
         }
@@ -215,7 +217,7 @@ fn member_network(
     index: &Index<'_>,
     culprit: impl Fn() -> String,
     errors: &mut Errors<'_>,
-) -> Option<(crate::ids::NetworkId, Offset)> {
+) -> Option<(NetworkId, Offset)> {
     let name = draft.network.as_ref()?;
     find(&index.networks, ("network", "network"), name, culprit, errors).map(|id| (id, name.at))
 }

@@ -6,7 +6,7 @@ use crate::ids::NetworkId;
 use crate::tables::fib::Prefix;
 
 use super::document::{At, Errors, Offset};
-use super::draft::{Draft, culprit};
+use super::draft::{Draft, PeerDraft, culprit};
 use super::error::Problem;
 use super::model::PeerId;
 use super::read_network::NetworkDraft;
@@ -87,7 +87,7 @@ impl Finish<'_> {
         }
         let Some(ours) = self.tenant.router_mac.filter(|_| self.tenant.has_l3vni) else { return };
         let peers = members.iter().filter_map(|id| self.draft.peers.get(id.0 as usize));
-        let same = |peer: &super::draft::PeerDraft| {
+        let same = |peer: &PeerDraft| {
             let theirs = peer.router_mac.filter(|theirs| theirs.value == ours.value)?;
             Some((theirs.at, peer.name.as_ref().map_or_else(String::new, |name| name.value.clone())))
         };

@@ -140,7 +140,7 @@ impl Config {
     /// The networks that an address of a port is in: one, or for a link-local address each of a trunk's.
     #[must_use]
     pub fn homes(&self, port: &Port, ip: IpAddr) -> Vec<NetworkId> {
-        let has = |id| self.network(id)?.gateway.as_ref().map(|gateway| gateway.reaches(ip));
+        let has = |id| self.network(id)?.gateway.as_ref()?.reaches(ip);
         homes(ip, port.role.networks(), has)
     }
 }

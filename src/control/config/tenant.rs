@@ -103,10 +103,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Whether one of its subnets has this address.
+    /// Whether one of its subnets has this address; `None` when it has no subnet of the address's family.
     #[must_use]
-    pub fn reaches(&self, ip: IpAddr) -> bool {
-        self.addresses.iter().any(|address| address.subnet.contains(ip))
+    pub fn reaches(&self, ip: IpAddr) -> Option<bool> {
+        reaches(self.addresses.iter(), ip)
     }
 }
 
@@ -154,6 +154,15 @@ pub struct VlanMember {
     pub network: NetworkId,
 }
 
+/// Whether one of these subnets has an address; `None` when none is of its family.
+pub(crate) fn reaches<'a>(
+    mut subnets: impl Iterator<Item = &'a GatewayAddress> + Clone,
+    ip: IpAddr,
+) -> Option<bool> {
+    let family = subnets.clone().any(|address| address.ip.is_ipv4() == ip.is_ipv4());
+    family.then(|| subnets.any(|address| address.subnet.contains(ip)))
+}
+
 /// Whether an address means something on one link only. Such an address is no route, and needs no gateway.
 #[must_use]
 pub const fn is_link_local(ip: IpAddr) -> bool {
@@ -164,9 +173,9 @@ pub const fn is_link_local(ip: IpAddr) -> bool {
 }
 
 /// Those of a port's networks that an address of it is in. `has` says whether the subnets of a network's gateway have
-/// the address, `None` when the network has no gateway.
+/// the address, `None` when it has no gateway, or none of the address's family.
 ///
-/// A link-local address is in each. Another one is in those whose subnets have it; else in those without a gateway.
+/// A link-local address is in each. Another one is in those whose subnets have it; else in those without subnets.
 pub(crate) fn homes(
     ip: IpAddr,
     networks: impl Iterator<Item = NetworkId> + Clone,

@@ -499,6 +499,17 @@ fn limits_are_enforced() {
         text.push_str(&format!("[[port]]\ninterface = \"p{i}\"\nnetwork = \"blue\"\n"));
     }
     assert_eq!(errors(&text), ["host.toml:1: there are 4097 ports, more than the 4096 supported"]);
+    let rules = "[[tenant.rule]]\naction = \"count\"\n".repeat(16_385);
+    assert_eq!(
+        errors(&format!("{RIGHT}[[tenant]]\nname = \"red\"\n{rules}")),
+        ["host.toml:1: there are 16385 rules, more than the 16384 supported"]
+    );
+    let ports: Vec<_> = (1..=257).map(|port| port.to_string()).collect();
+    let rule = format!("[[tenant.rule]]\naction = \"count\"\ndst_ports = [{}]\n", ports.join(","));
+    assert_eq!(
+        errors(&format!("{RIGHT}[[tenant]]\nname = \"red\"\n{rule}")),
+        ["host.toml:23: tenant red, rule 1: there are 257 dst_ports, more than the 256 supported"]
+    );
     let ips: Vec<_> = (0..17).map(|i| format!("\"10.1.0.{i}\"")).collect();
     let text = RIGHT.replacen("\"10.0.0.2\"", &ips.join(","), 1);
     assert_eq!(
@@ -508,8 +519,56 @@ fn limits_are_enforced() {
 }
 
 #[test]
+fn pieces_keep_nested_tables_with_the_table_that_they_belong_to() {
+    // Nested tables of each kind, many times, between those of the others.
+    let mut text = tenants::RIGHT.to_owned();
+    for i in 0..4000 {
+        let (high, low) = (i / 256, i % 256);
+        text.push_str(&format!(
+            "[[tenant.route]]\nprefix = \"172.16.{high}.{low}/32\"\nblackhole = true\n\
+             [[network.group]]\naddress = \"239.2.{high}.{low}\"\nports = []\n\
+             [[port.vlan]]\nnetwork = \"n{i}\"\nid = {}\n\
+             [[peer.endpoint]]\nnetwork = \"store\"\nmac = \"02:01:00:00:{high:02x}:{low:02x}\"\n\
+             [[tenant.rule]]\naction = \"count\"\n",
+            i + 21,
+        ));
+    }
+    for i in 0..4000 {
+        text.push_str(&format!("[[network]]\nname = \"n{i}\"\nvni = {}\n", 10_000 + i));
+    }
+    let text = text.replacen("vni = 102\n", "vni = 102\npeers = [\"h9\"]\n", 1);
+    let config = Config::parse(&text, "").unwrap_or_else(|errors| panic!("{errors}"));
+    let rules: Vec<_> = config.tenants.iter().map(|tenant| tenant.rules.len()).collect();
+    assert_eq!(rules, [2, 4000]);
+    assert_eq!(config.tenants[1].routes.len(), 4000);
+    assert_eq!(config.networks[2].groups.len(), 4000);
+    assert_eq!(config.ports[1].role.networks().count(), 4002);
+    assert_eq!(config.peers[1].endpoints.len(), 4000);
+    let whole = format!("{text}# '''\n");
+    assert_eq!(Config::parse(&whole, "").unwrap(), config);
+}
+
+#[test]
+fn nested_tables_need_the_table_above() {
+    for (nested, parent) in [("tenant.route", "tenant"), ("network.group", "network"), ("port.vlan", "port")]
+    {
+        let first = errors(&format!("[[{nested}]]\n"));
+        assert_eq!(first[1], format!("host.toml:1: write [[{parent}]], not a single value"), "{first:#?}");
+    }
+    // Far into a file the table above is looked for in what was read before.
+    let long = many(1, 3000);
+    let at = long.lines().count() + 1;
+    for (nested, parent) in [("tenant.route", "tenant"), ("tenant.rule", "tenant"), ("port.vlan", "port")] {
+        assert_eq!(
+            errors(&format!("{long}[[{nested}]]\n")),
+            [format!("host.toml:{at}: [[{nested}]] needs a [[{parent}]] above it")]
+        );
+    }
+}
+
+#[test]
 fn the_examples_are_right() {
-    for file in ["two-hosts.toml", "gpu-host.toml"] {
+    for file in ["two-hosts.toml", "gpu-host.toml", "two-tenants.toml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples").join(file);
         Config::load(&path).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -517,8 +576,8 @@ fn the_examples_are_right() {
 
 /// Lines that are right, nearly right or noise, in any order.
 fn line() -> impl Strategy<Value = String> {
-    let known: Vec<&str> =
-        RIGHT.lines().chain(["[workers]", "batch = 1", "[[neighbor]]", "x = '''"]).collect();
+    let more = ["[workers]", "batch = 1", "[[neighbor]]", "x = '''"];
+    let known: Vec<&str> = RIGHT.lines().chain(tenants::RIGHT.lines()).chain(more).collect();
     prop_oneof![
         4 => prop::sample::select(known).prop_map(str::to_owned),
         1 => "[a-z_]{1,8} = [0-9\"\\[\\]{}a-f:.]{0,12}",

@@ -36,6 +36,9 @@ blackhole = true
 prefix = "10.9.0.7/32"
 peer = "h2"
 encap_ip = "198.51.100.2"
+[[tenant.route]]
+prefix = "10.8.0.0/16"
+peer = "h2"
 [[tenant]]
 name = "blue"
 router_mac = "02:00:00:00:0b:fe"
@@ -89,7 +92,7 @@ id = 20
 interface = "blue0"
 network = "blue-a"
 macs = ["02:00:00:00:01:01"]
-ips = ["10.1.0.1"]
+ips = ["10.1.0.1", "fd00:1::1"]
 spoofing = "accept"
 [[port]]
 interface = "open"
@@ -200,6 +203,11 @@ fn routes_lead_to_stations_and_where_the_file_says() {
         ("fd00:1::11", host(RED_A, mac(1, 1))),
         ("10.2.0.3", host(RED_B, mac(1, 3))),
         ("fe80::1", None),
+        ("10.1.0.77", Some(Route::Connected(RED_A))),
+        ("fd00:1::77", Some(Route::Connected(RED_A))),
+        ("10.2.0.77", Some(Route::Connected(RED_B))),
+        ("10.3.0.1", None),
+        ("10.8.1.1", h2("192.0.2.2")),
         ("10.1.0.2", h2("192.0.2.2")),
         ("fd00:1::2", h2("192.0.2.2")),
         ("10.1.0.3", Some(Route::NoRouterMac)),
@@ -224,6 +232,9 @@ fn without_an_l3vni_remote_stations_are_bridged_to() {
     assert_eq!(tables.network(BLUE_A).unwrap().fdb.get(mac(2, 1)), Some(at));
     // Nothing is routed into a network that has no gateway.
     assert_eq!(route(blue, "10.5.0.5"), None);
+    // Nor with a family that the gateway has not, though the station is known.
+    assert_eq!(route(blue, "fd00:1::1"), None);
+    assert_eq!(tables.network(BLUE_A).unwrap().neighbors.get(ip("fd00:1::1")), Some(mac(1, 1)));
 }
 
 #[test]

@@ -22,11 +22,18 @@ pub(super) fn policies(config: &Config) -> Policies {
             list.push((number, rule.rule.clone()));
         }
     }
-    let compile = |(tenant, rules): (&Tenant, Vec<(RuleId, Rule)>)| {
-        let decides = !rules.is_empty() || tenant.default == Action::Deny;
-        decides.then(|| Arc::new(Policy::new(rules, tenant.default)))
-    };
-    config.tenants.iter().zip(rules).map(compile).collect()
+    config.tenants.iter().zip(rules).map(|(tenant, rules)| compile(tenant, rules)).collect()
+}
+
+/// The policy of one tenant.
+pub(super) fn policy(config: &Config, id: TenantId) -> Option<Arc<Policy>> {
+    let own = config.rules().filter(|(_, tenant, _)| *tenant == id);
+    compile(config.tenant(id)?, own.map(|(number, _, rule)| (number, rule.rule.clone())).collect())
+}
+
+fn compile(tenant: &Tenant, rules: Vec<(RuleId, Rule)>) -> Option<Arc<Policy>> {
+    let decides = !rules.is_empty() || tenant.default == Action::Deny;
+    decides.then(|| Arc::new(Policy::new(rules, tenant.default)))
 }
 
 /// All VRFs in the order of their ids.
@@ -49,16 +56,15 @@ pub(super) fn all(config: &Config, vteps: &VtepTable, policies: &Policies) -> Ve
     vrfs
 }
 
-/// One VRF as the configuration has it, without what was learned. `None` when there is no such tenant. Looks at every
-/// station of the configuration.
+/// One VRF as the configuration has it, without what was learned, and with a policy of its own. `None` when there is no
+/// such tenant. Looks at every station of the configuration.
 #[must_use]
 pub fn vrf(config: &Config, vteps: &VtepTable, id: TenantId) -> Option<Vrf> {
     let tenant = config.tenant(id)?;
     let ids = (0..).map(NetworkId).zip(&config.networks);
     let networks: Vec<NetworkId> =
         ids.filter(|(_, network)| network.tenant == Some(id)).map(|(id, _)| id).collect();
-    let policy = policies(config).get(id.0 as usize).cloned().flatten();
-    let mut vrf = build(config, vteps, tenant, &networks, policy);
+    let mut vrf = build(config, vteps, tenant, &networks, policy(config, id));
     let routes = addresses(config).filter_map(|address| station_route(config, vteps, &address));
     for (_, prefix, route) in routes.filter(|(tenant, ..)| *tenant == id) {
         vrf.fib.insert(prefix, route);
@@ -117,7 +123,7 @@ fn configured_route(config: &Config, vteps: &VtepTable, route: &TenantRoute) -> 
 }
 
 /// The route to a station. `None` when its network has no tenant, or nothing can be routed there: a link-local address,
-/// or a network that no gateway of this host leads into.
+/// or a network that no gateway of this host leads into with that family.
 fn station_route(
     config: &Config,
     vteps: &VtepTable,
@@ -134,8 +140,8 @@ fn station_route(
             Some(router_mac) => Route::Vtep { vtep: vtep_of(peer, endpoint, vteps)?, router_mac },
             None => Route::NoRouterMac,
         },
-        _ if network.gateway.is_none() => return None,
-        _ => bridged,
+        _ if network.gateway.as_ref()?.reaches(address.ip) == Some(true) => bridged,
+        _ => return None,
     };
     Some((id, host(address.ip)?, route))
 }

@@ -11,7 +11,7 @@ use crate::wire::ethernet::Mac;
 use super::errors;
 
 /// A right file; tests break one place at a time. Lines are counted from 1.
-const RIGHT: &str = r#"[[uplink]]
+pub(super) const RIGHT: &str = r#"[[uplink]]
 interface = "eth1"
 encap_ips = ["192.0.2.1"]
 [address_plan]
@@ -622,12 +622,7 @@ fn a_gateway_has_a_subnet_and_a_tenant() {
         (
             "\"fd00:100::1/64\"",
             "\"10.100.255.254/16\"",
-            &[
-                "45: network red-a: gateway lists 10.100.255.254/16 twice",
-                "70: port gpu0: ip fd00:100::a1 is in no subnet of network red-a (10.100.0.0/16)",
-                "87: peer h2, endpoint 02:00:00:00:02:01: ip fd00:100::2 is in no subnet of network \
-                 red-a (10.100.0.0/16)",
-            ],
+            &["45: network red-a: gateway lists 10.100.255.254/16 twice"],
         ),
         (
             "gateway = [\"10.110.0.1/24\"]",
@@ -962,4 +957,54 @@ fn settings_of_routing_are_legal() {
         ("\"10.{rack}.{rail}.{gpu}\"", "7", &["5: address_plan: pattern must be a string, not an integer"]),
         ("pattern = \"10.{rack}.{rail}.{gpu}\"\n", "", &["4: address_plan: pattern is missing"]),
     ]);
+}
+
+#[test]
+fn an_address_of_a_trunk_needs_one_network_that_can_have_it() {
+    let without = RIGHT.replacen("gateway = [\"10.110.0.1/24\"]\n", "snooping = false\n", 1);
+    // The one without a gateway has what the others have not.
+    let config = Config::parse(&without, "").unwrap();
+    assert_eq!(config.homes(&config.ports[1], config.ports[1].ips[0]), [NetworkId(1)]);
+    let two = without.replacen(
+        "[[port.vlan]]\nnetwork = \"red-b\"",
+        "[[port.vlan]]\nnetwork = \"plain\"\nid = 30\n[[port.vlan]]\nnetwork = \"red-b\"",
+        1,
+    );
+    let two = format!("{two}[[network]]\nname = \"plain\"\nvni = 7\n");
+    assert_eq!(
+        errors(&two),
+        [
+            "host.toml:75: port trunk0: ip 10.110.0.9 could be in network plain, network red-b: give all but one of \
+          them a gateway with other subnets"
+        ]
+    );
+}
+
+#[test]
+fn addresses_are_unique_in_a_tenant_and_link_local_ones_in_a_network() {
+    let more = |ip: &str, network: &str| {
+        format!(
+            "{RIGHT}[[port]]\ninterface = \"more\"\nnetwork = \"{network}\"\nmacs = [\"02:00:00:00:01:09\"]\n\
+             ips = [\"{ip}\"]\n[[network]]\nname = \"bridged\"\nvni = 7\ntenant = \"red\"\n\
+             [[network]]\nname = \"alone\"\nvni = 8\n"
+        )
+    };
+    let line = RIGHT.lines().count() + 5;
+    let taken = |ip| format!("host.toml:{line}: port more: ip {ip} is already used by port gpu0 (line 70)");
+    // A network of the same tenant, one of nobody, and addresses of a link.
+    assert_eq!(errors(&more("10.100.0.1", "bridged")), [taken("10.100.0.1")]);
+    assert_eq!(errors(&more("fe80::1", "red-a")), [taken("fe80::1")]);
+    for (ip, network) in [("10.100.0.1", "alone"), ("fe80::1", "bridged"), ("fe80::1", "red-b")] {
+        Config::parse(&more(ip, network), "").unwrap_or_else(|errors| panic!("{ip} {network}: {errors}"));
+    }
+}
+
+#[test]
+fn a_family_without_subnets_is_not_held_to_them() {
+    // The stations' IPv6 addresses are bridged only; an IPv4 address outside is still a slip.
+    let text = RIGHT.replacen(", \"fd00:100::1/64\"]", "]", 1);
+    let config = Config::parse(&text, "").unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.homes(&config.ports[0], config.ports[0].ips[1]), [NetworkId(0)]);
+    let text = text.replacen("10.100.0.2", "10.101.0.2", 1);
+    assert_eq!(errors(&text).len(), 1, "{:?}", errors(&text));
 }
