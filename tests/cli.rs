@@ -13,8 +13,8 @@ use flowrail::control::report::{
     Operate, Refusal, RouteReport, RuleReport, Source, TenantReport, Took,
 };
 use flowrail::control::stats::{
-    CopyMode, Counters, Frames, Inspect, NeighborReport, PortKind, PortReport, Stats, Totals, WorkerStats,
-    XdpMode,
+    CopyMode, Counters, Frames, Inspect, NeighborReport, PortKind, PortReport, RuleCount, Stats, Totals,
+    WorkerStats, XdpMode,
 };
 use flowrail::wire::drop::{DropReason, Note};
 use futures_util::FutureExt;
@@ -233,6 +233,7 @@ impl Inspect for Busy {
                 handoffs: 7,
                 frames,
             }],
+            rules: vec![RuleCount { tenant: "acme".to_owned(), rule: "storage".to_owned(), packets: 17 }],
         }
     }
 
@@ -385,7 +386,7 @@ impl Operate for Busy {
             "fixed" => Err(Refusal {
                 error: "this cannot change while flowrail runs; nothing was changed".to_owned(),
                 errors: Vec::new(),
-                refused: vec!["[workers]".to_owned(), "port gpu9 added".to_owned()],
+                refused: vec!["[workers]".to_owned(), "port gpu9: steer".to_owned()],
             }),
             "same" => Ok(ChangeReport { dry_run, changes: Vec::new(), took, unfinished }),
             _ => Ok(ChangeReport { dry_run, changes, took, unfinished }),
@@ -394,7 +395,7 @@ impl Operate for Busy {
     }
 
     fn move_port(self: Arc<Self>, request: MoveRequest) -> BoxFuture<'static, Result<ChangeReport, Refusal>> {
-        let MoveRequest { port, network, macs } = request;
+        let MoveRequest { port, network, macs, .. } = request;
         let report = ChangeReport {
             changes: vec![format!(
                 "~ port {port}: network red → {network}, {} macs",
@@ -414,7 +415,7 @@ fn apply_prints_what_changed_and_how_long_it_took() {
         (
             "x",
             &[][..],
-            "+ network blue (VNI 200)\nchanged in 3.1 ms (read 0.0, compare 0.0, build 0.0, publish 0.0, adopt 0.0, \
+            "+ network blue (VNI 200)\nchanged in 7.2 ms (read 0.0, compare 0.0, build 0.0, publish 0.0, adopt 0.0, \
              leave 2.0)\n",
         ),
         ("x", &["--dry-run"], "+ network blue (VNI 200)\nnothing was changed, as asked\n"),
@@ -444,7 +445,7 @@ fn what_apply_refuses_is_named_and_is_exit_code_1() {
     assert_eq!((code(&output), &json["errors"][0]["line"]), (1, &1.into()));
 
     let output = running.ask(&["apply", file("fixed").path().to_str().unwrap()]);
-    let expected = "flowrail: this cannot change while flowrail runs; nothing was changed\n  [workers]\n  port gpu9 added\n";
+    let expected = "flowrail: this cannot change while flowrail runs; nothing was changed\n  [workers]\n  port gpu9: steer\n";
     assert_eq!((code(&output), stderr(&output).as_str()), (1, expected));
     assert_eq!(code(&running.ask(&["apply", "/nonexistent/host.toml"])), 2);
 }
@@ -527,6 +528,9 @@ drops
 
 notes
   vxlan_reserved_bits  5  Reserved VXLAN bits were set, and ignored (RFC 7348 section 5).
+
+rules
+  acme: storage  17
 
 worker  core    loops  batches  wakeups  handoffs  frames:  fill  held  queued  tx  lent   pool  total
      0     1  9000000    20000    15000         7           2048     3       0  13     1  14319  16384

@@ -77,6 +77,7 @@ fn phases(took: &Took) -> String {
         ("read", took.read_ms),
         ("compare", took.compare_ms),
         ("build", took.build_ms),
+        ("open", took.open_ms),
         ("publish", took.publish_ms),
         ("adopt", took.adopt_ms),
         ("leave", took.leave_ms),

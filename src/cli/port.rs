@@ -22,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   flowrail port move gpu0 --network blue-a
   flowrail port move gpu0 --network blue-a --macs 02:00:00:00:0a:01,02:00:00:00:0a:02
+  flowrail port move gpu0 --network blue-a --ips 10.7.0.5
 The file is not changed: a later `flowrail apply` of it moves the port back, and says so.";
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +45,9 @@ struct MoveArgs {
     /// MACs behind it there; it keeps those it has when absent
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     macs: Option<Vec<String>>,
+    /// IP addresses of the first MAC there; it keeps those it has when absent, and has none when empty
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    ips: Option<Vec<String>>,
     /// Socket of the running flowrail
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
@@ -54,7 +58,8 @@ struct MoveArgs {
 
 pub(super) fn main(args: &PortArgs) -> anyhow::Result<ExitCode> {
     let PortCommand::Move(args) = &args.command;
+    let MoveArgs { port, network, macs, ips, .. } = args;
     let request =
-        MoveRequest { port: args.port.clone(), network: args.network.clone(), macs: args.macs.clone() };
+        MoveRequest { port: port.clone(), network: network.clone(), macs: macs.clone(), ips: ips.clone() };
     apply::finish(client::post(&args.socket, "/v1/port-move", &request)?, args.json)
 }

@@ -132,6 +132,13 @@ fn stats(version: &Version, stats: &Stats) -> String {
     text.push_str(&table.render());
     text.push_str(&explained("drops", &totals.drops, explain_drop));
     text.push_str(&explained("notes", &totals.notes, explain_note));
+    if !stats.rules.is_empty() {
+        let mut table = Table::new(&[]);
+        for rule in &stats.rules {
+            table.row([format!("  {}: {}", rule.tenant, rule.rule), rule.packets.to_string()]);
+        }
+        let _ = write!(text, "\nrules\n{}", table.render());
+    }
     text.push('\n');
     text.push_str(&workers(stats));
     text

@@ -1,6 +1,7 @@
 //! Changes of a running flowrail: a new configuration, a port in another network. Parsed, compared and built off the
 //! workers' path, published at once, and answered when nothing of the old state is left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tracing::{info, warn};
 
-use super::config::{Config, PortRole};
+use super::config::Config;
 use super::diff::{self, Diff};
+use super::moves;
 use super::netlink::{Client, Link};
-use super::publish::{self, Facts};
+use super::publish::{self, Facts, Patch};
 use super::quiesce::{LIMIT, Settled};
 use super::report::{ApplyRequest, ChangeReport, MoveRequest, Operate, Refusal, Took};
 use super::setup;
-use super::site::Site;
-use crate::ids::{IfIndex, NetworkId};
-use crate::wire::ethernet::Mac;
+use super::site::{Built, Site};
+use crate::ids::{IfIndex, NetworkId, PortId};
 
 type Outcome = Result<ChangeReport, Refusal>;
 
@@ -27,13 +28,16 @@ impl Operate for Site {
         detached(change(self, dry_run, move |running| {
             let mut config =
                 Config::parse(&request.text, &request.file).map_err(|errors| Refusal::from(&errors))?;
-            diff::align(running, &mut config);
-            Ok(config)
+            config.number_ports_as(running);
+            Ok((config, None))
         }))
     }
 
     fn move_port(self: Arc<Self>, request: MoveRequest) -> BoxFuture<'static, Outcome> {
-        detached(change(self, false, move |running| moved(running, &request)))
+        detached(change(self, false, move |running| {
+            let (config, networks) = moves::moved(running, &request)?;
+            Ok((config, Some(networks)))
+        }))
     }
 }
 
@@ -43,18 +47,22 @@ fn detached(change: impl Future<Output = Outcome> + Send + 'static) -> BoxFuture
     async move { task.await.unwrap_or_else(|_| Err(stopping())) }.boxed()
 }
 
+/// A new configuration, and the networks that differ when they are known to be few.
+type Made = (Config, Option<BTreeSet<NetworkId>>);
+
 /// The whole of a change; `make` makes the new configuration of the running one.
 async fn change(
     site: Arc<Site>,
     dry_run: bool,
-    make: impl FnOnce(&Config) -> Result<Config, Refusal> + Send + 'static,
+    make: impl FnOnce(&Config) -> Result<Made, Refusal> + Send + 'static,
 ) -> Outcome {
     let mut clock = Clock::start();
     let _turn = site.changing.lock().await;
     let (running, facts) = site.current();
     let old = Arc::clone(&running);
-    let new = blocking(move || make(&old)).await??;
+    let (new, few) = blocking(move || make(&running)).await??;
     let read = clock.lap();
+    let running = Arc::clone(&old);
     let (new, found) = blocking(move || {
         let found = Diff::between(&running, &new);
         (new, found)
@@ -68,22 +76,36 @@ async fn change(
             errors: Vec::new(),
         });
     }
-    let facts = read_facts(&site, &new, &facts).await?;
+    let (opened, closed) = (diff::opened(&old, &new), diff::opened(&new, &old));
+    let (facts, arriving) = read_facts(&site, &new, &facts, &opened).await?;
     if dry_run || found.changes.is_empty() {
         took.total_ms = clock.total();
         return Ok(ChangeReport { dry_run, changes: found.changes, took, unfinished: Vec::new() });
     }
-    let (new, facts, tables) = blocking(move || {
-        let tables = publish::snapshot(&new, &facts);
-        (new, facts, tables)
+    let tables = site.tables();
+    let (new, facts, built) = blocking(move || {
+        let built = match few {
+            Some(networks) => Built::Patch(Patch::new(&new, &facts, &tables, &networks)),
+            None => Built::All(publish::snapshot(&new, &facts)),
+        };
+        (new, facts, built)
     })
     .await?;
     took.build_ms = clock.lap();
-    let generation = site.adopt(new, facts, tables);
+    let ports = Arc::clone(&site);
+    let (new, came) = blocking(move || {
+        let came = ports.ports.open(&ports.crew, &new, &arriving);
+        (new, came)
+    })
+    .await?;
+    came.map_err(|error| Refusal::because(format!("{error}; nothing was changed")))?;
+    took.open_ms = clock.lap();
+    let generation = site.adopt(new, facts, built);
     took.publish_ms = clock.lap();
     let waiting = Arc::clone(&site);
     let settled = blocking(move || {
-        let settled = waiting.crew.settle(generation, LIMIT);
+        let mut settled = waiting.crew.settle(generation, LIMIT);
+        settled.stuck.extend(waiting.ports.close(&waiting.crew, &closed));
         waiting.tidy();
         settled
     })
@@ -103,90 +125,44 @@ fn stopping() -> Refusal {
     Refusal::because("flowrail is stopping")
 }
 
-/// MACs and MTUs for the new configuration. An interface that is down may come up again; of one that is gone the last
-/// is known.
-async fn read_facts(site: &Site, config: &Config, known: &Facts) -> Result<Facts, Refusal> {
+/// MACs and MTUs for the new configuration, and the interfaces of ports to be opened. An interface that is down may come
+/// up again, and of one that is gone the last is known; that of a port to be opened must be there and up.
+async fn read_facts(
+    site: &Site,
+    config: &Config,
+    known: &Facts,
+    opened: &[PortId],
+) -> Result<(Facts, Vec<(PortId, IfIndex)>), Refusal> {
     let refuse = |error: &dyn std::fmt::Display| Refusal::because(error.to_string());
     let links = Client::open().map_err(|e| refuse(&e))?.links().await.map_err(|e| refuse(&e))?;
-    let link = |ifindex: Option<&IfIndex>| {
-        let link = links.iter().find(|link| Some(&link.ifindex) == ifindex);
-        link.map(|link| Link { up: true, ..link.clone() })
+    let link = |id: PortId| {
+        let ifindex = site.ports.ifindex(id)?;
+        let link = links.iter().find(|link| link.ifindex == ifindex)?;
+        Some(Link { up: true, ..link.clone() })
     };
-    let (of_uplinks, of_ports) = site.devices.ifindexes.split_at(known.uplinks.len());
-    let mut facts = Facts::default();
-    for ((uplink, ifindex), was) in config.uplinks.iter().zip(of_uplinks).zip(&known.uplinks) {
-        let new = link(Some(ifindex))
+    let (mut facts, mut arriving) = (Facts::default(), Vec::new());
+    for ((id, uplink), was) in (0..).map(PortId).zip(&config.uplinks).zip(&known.uplinks) {
+        let new = link(id)
             .map(|link| setup::facts("uplink", &uplink.name, &link, uplink.mac, uplink.mtu))
             .transpose();
         facts.uplinks.push(new.map_err(|e| refuse(&e))?.unwrap_or(*was));
     }
-    for ((port, ifindex), was) in config.ports.iter().zip(of_ports).zip(&known.ports) {
-        let new = link(Some(ifindex))
-            .map(|link| setup::facts("port", &port.name, &link, None, port.mtu))
-            .transpose();
-        facts.ports.push(new.map_err(|e| refuse(&e))?.unwrap_or(*was));
+    for (index, (id, port)) in config.access_ports().enumerate() {
+        let arrives = opened.contains(&id);
+        let link = if arrives {
+            let found = links.iter().find(|link| link.name == port.interface.as_str()).cloned();
+            let missing =
+                || format!("port {}: there is no interface {}; see: ip link", port.name, port.interface);
+            Some(found.ok_or_else(|| Refusal::because(missing()))?)
+        } else {
+            link(id)
+        };
+        arriving.extend(link.as_ref().filter(|_| arrives).map(|link| (id, link.ifindex)));
+        let new = link.map(|link| setup::facts("port", &port.name, &link, None, port.mtu)).transpose();
+        let was = known.ports.get(index).copied();
+        facts.ports.push(new.map_err(|e| refuse(&e))?.or(was).unwrap_or_default());
     }
-    Ok(facts)
-}
-
-/// The running configuration with one port in another network.
-fn moved(running: &Config, request: &MoveRequest) -> Result<Config, Refusal> {
-    let MoveRequest { port: name, network, macs } = request;
-    let mut config = running.clone();
-    let number = config.networks.iter().position(|known| known.name == *network);
-    let id = number.and_then(|number| u32::try_from(number).ok()).map(NetworkId);
-    let id = id.ok_or_else(|| Refusal::because(format!("no network is called {network}")))?;
-    let Some(port) = config.ports.iter_mut().find(|port| port.name == *name) else {
-        return Err(Refusal::because(format!("no port is called {name}")));
-    };
-    if !matches!(port.role, PortRole::Network(_)) {
-        return Err(Refusal::because(format!("port {name} is not in one network, so it cannot move")));
-    }
-    port.role = PortRole::Network(id);
-    if let Some(macs) = macs {
-        port.macs = station_macs(macs)?;
-    }
-    match owner_of_a_mac(&config, name, id) {
-        Some((mac, owner)) => {
-            Err(Refusal::because(format!("{mac} of port {name} is already in network {network}: {owner}")))
-        }
-        None => Ok(config),
-    }
-}
-
-fn station_macs(texts: &[String]) -> Result<Vec<Mac>, Refusal> {
-    let mut macs = Vec::new();
-    for text in texts {
-        let mac: Mac = text
-            .parse()
-            .map_err(|e: crate::wire::ethernet::MacParseError| Refusal::because(e.to_string()))?;
-        if mac.is_group() || mac.is_zero() {
-            return Err(Refusal::because(format!("{mac} is no station's own address")));
-        }
-        if macs.contains(&mac) {
-            return Err(Refusal::because(format!("{mac} is given twice")));
-        }
-        macs.push(mac);
-    }
-    Ok(macs)
-}
-
-/// Who else in the network has a MAC of this port.
-fn owner_of_a_mac(config: &Config, name: &str, id: NetworkId) -> Option<(Mac, String)> {
-    let port = config.ports.iter().find(|port| port.name == name)?;
-    let others = config.ports.iter().filter(|other| other.name != name);
-    let mut others = others.filter(|other| other.role == PortRole::Network(id));
-    let on_ports = others.find_map(|other| {
-        let mac = other.macs.iter().find(|mac| port.macs.contains(mac))?;
-        Some((*mac, format!("port {}", other.name)))
-    });
-    let in_network =
-        |endpoint: &&super::config::Endpoint| endpoint.network == id && port.macs.contains(&endpoint.mac);
-    let behind = |peer: &super::config::Peer| {
-        let endpoint = peer.endpoints.iter().find(in_network)?;
-        Some((endpoint.mac, format!("peer {}", peer.name)))
-    };
-    on_ports.or_else(|| config.peers.iter().find_map(behind))
+    Ok((facts, arriving))
 }
 
 fn unfinished(settled: &Settled) -> Vec<String> {
@@ -235,79 +211,4 @@ impl Clock {
 /// Milliseconds with three digits behind the point.
 fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> Config {
-        let text = r#"
-[[uplink]]
-interface = "u0"
-encap_ips = ["10.0.0.1"]
-[[peer]]
-name = "h1"
-encap_ips = ["10.0.0.2"]
-[[peer.endpoint]]
-network = "blue"
-mac = "02:00:00:00:0b:01"
-[[network]]
-name = "red"
-vni = 100
-[[network]]
-name = "blue"
-vni = 200
-peers = ["h1"]
-[[port]]
-interface = "gpu0"
-network = "red"
-macs = ["02:00:00:00:0a:01"]
-[[port]]
-interface = "gpu1"
-network = "blue"
-macs = ["02:00:00:00:0a:02"]
-[[port]]
-interface = "bare"
-native = "u0"
-"#;
-        Config::parse(text, "test").unwrap_or_else(|e| panic!("{e}"))
-    }
-
-    fn request(port: &str, network: &str, macs: Option<&[&str]>) -> MoveRequest {
-        let macs = macs.map(|macs| macs.iter().map(|&mac| mac.to_owned()).collect());
-        MoveRequest { port: port.to_owned(), network: network.to_owned(), macs }
-    }
-
-    #[test]
-    fn a_port_moves_with_its_macs_or_gets_others() {
-        let old = config();
-        let new = moved(&old, &request("gpu0", "blue", None)).unwrap();
-        assert_eq!(Diff::between(&old, &new).changes, ["~ port gpu0: network red → blue"]);
-        let new = moved(&old, &request("gpu0", "blue", Some(&["02:00:00:00:0a:09"]))).unwrap();
-        assert_eq!(Diff::between(&old, &new).changes, ["~ port gpu0: network red → blue, +1 −1 macs"]);
-    }
-
-    #[test]
-    fn what_cannot_be_says_why() {
-        for (request, why) in [
-            (request("gpu9", "blue", None), "no port is called gpu9"),
-            (request("gpu0", "green", None), "no network is called green"),
-            (request("bare", "blue", None), "port bare is not in one network, so it cannot move"),
-            (
-                request("gpu0", "blue", Some(&["02:00:00:00:0b:01"])),
-                "02:00:00:00:0b:01 of port gpu0 is already in network blue: peer h1",
-            ),
-            (
-                request("gpu0", "blue", Some(&["02:00:00:00:0a:02"])),
-                "02:00:00:00:0a:02 of port gpu0 is already in network blue: port gpu1",
-            ),
-            (
-                request("gpu0", "blue", Some(&["01:00:00:00:00:01"])),
-                "01:00:00:00:00:01 is no station's own address",
-            ),
-        ] {
-            assert_eq!(moved(&config(), &request).unwrap_err().error, why);
-        }
-    }
 }

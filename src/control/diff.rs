@@ -27,7 +27,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Compares. The ports of both are in the same order, see [`align`].
+    /// Compares. Ports that both have are at the same places, see [`Config::number_ports_as`].
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
         let mut diff = Self { changes: Vec::new(), refused: refused(old, new) };
@@ -38,7 +38,8 @@ impl Diff {
         let (a, b) = (&old.networks, &new.networks);
         diff.named("network", a, b, |n| &n.name, things::network, |a, b| names.network(a, b));
         let none = |_: &Port| String::new();
-        diff.named("port", &old.ports, &new.ports, |p| &p.name, none, |a, b| names.port(a, b));
+        let open = |config: &Config| config.ports.iter().filter(|p| p.is_open()).cloned().collect::<Vec<_>>();
+        diff.named("port", &open(old), &open(new), |p| &p.name, none, |a, b| names.port(a, b));
         diff.named("peer", &old.peers, &new.peers, |p| &p.name, things::peer, |a, b| names.peer(a, b));
         diff.static_neighbors(old, new);
         // Whatever it is, it is not lost: numbers that the order gives, or something that no line describes.
@@ -124,23 +125,12 @@ impl Diff {
     }
 }
 
-/// Puts the ports of `new` in the order of `old`, so that ports keep their numbers. Does nothing when their names differ,
-/// which [`Diff::refused`] tells.
-pub fn align(old: &Config, new: &mut Config) {
-    let order: HashMap<&str, usize> =
-        old.ports.iter().enumerate().map(|(i, port)| (port.name.as_str(), i)).collect();
-    let places: Option<Vec<usize>> =
-        new.ports.iter().map(|port| order.get(port.name.as_str()).copied()).collect();
-    let Some(places) = places.filter(|places| places.len() == old.ports.len()) else { return };
-    let first = new.uplinks.len();
-    let number = |id: PortId| {
-        let place = usize::from(id.0).checked_sub(first).and_then(|index| places.get(index));
-        place.and_then(|place| u16::try_from(first + place).ok()).map_or(id, PortId)
-    };
-    for group in new.networks.iter_mut().flat_map(|network| &mut network.groups) {
-        group.ports.iter_mut().for_each(|port| *port = number(*port));
-    }
-    new.ports.sort_by_key(|port| order.get(port.name.as_str()).copied());
+/// Access ports that are open in the second configuration and not in the first. Both have their ports in one order.
+#[must_use]
+pub fn opened(old: &Config, new: &Config) -> Vec<PortId> {
+    let was_open = |index: usize| old.ports.get(index).is_some_and(Port::is_open);
+    let ports = new.access_ports().enumerate();
+    ports.filter(|(index, (_, port))| port.is_open() && !was_open(*index)).map(|(_, (id, _))| id).collect()
 }
 
 /// What cannot change while flowrail runs.
@@ -163,21 +153,19 @@ fn refused(old: &Config, new: &Config) -> Vec<String> {
             must_stay(false, format!("uplink {}: {key}", a.name));
         }
     }
-    let known: HashMap<&str, &Port> = old.ports.iter().map(|port| (port.name.as_str(), port)).collect();
-    for port in &new.ports {
-        match known.get(port.name.as_str()) {
-            None => must_stay(false, format!("port {} added", port.name)),
-            Some(was) => {
-                for key in fixed_in_port(was, port) {
-                    must_stay(false, format!("port {}: {key}", port.name));
-                }
-            }
+    for (was, port) in old.ports.iter().zip(&new.ports).filter(|(was, port)| was.is_open() && port.is_open())
+    {
+        for key in fixed_in_port(was, port) {
+            must_stay(false, format!("port {}: {key}", port.name));
         }
     }
-    let left: HashMap<&str, ()> = new.ports.iter().map(|port| (port.name.as_str(), ())).collect();
-    for port in old.ports.iter().filter(|port| !left.contains_key(port.name.as_str())) {
-        must_stay(false, format!("port {} removed", port.name));
-    }
+    // The steering program of an uplink knows whether it has a native port.
+    let native = |config: &Config| {
+        let ports = config.ports.iter().filter(|port| matches!(port.role, PortRole::Native(_)));
+        ports.map(|port| port.name.clone()).collect::<Vec<_>>()
+    };
+    let (before, after) = (native(old), native(new));
+    must_stay(before == after, format!("native ports {} → {}", before.join(", "), after.join(", ")));
     list
 }
 

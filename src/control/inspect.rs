@@ -1,7 +1,7 @@
 //! Answers `show`: sums the workers' counters, and asks kernel and resolver for theirs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::config::Config;
@@ -12,7 +12,7 @@ use super::report::{FdbReport, Listing, NetworkReport, RouteReport, TenantReport
 use super::setup::OpenPort;
 use super::site::Site;
 use super::stats::{
-    CopyMode, Counters as Labelled, Inspect, NeighborReport, PortKind, PortReport, Stats, Totals,
+    CopyMode, Counters as Labelled, Inspect, NeighborReport, PortKind, PortReport, RuleCount, Stats, Totals,
     WorkerStats, XdpMode,
 };
 use crate::bpf::AttachMode;
@@ -26,8 +26,6 @@ pub struct Inspector {
     pub site: Arc<Site>,
     /// Core of each worker.
     pub cores: Vec<usize>,
-    /// Open ports; emptied when the ports close.
-    pub ports: Arc<Mutex<Vec<OpenPort>>>,
     /// Name of the uplink of each interface that resolves its next hops.
     pub uplink_names: HashMap<IfIndex, String>,
     /// When the ports were ready.
@@ -113,17 +111,24 @@ impl Inspect for Inspector {
         let workers = self.cores.iter().zip(&self.site.crew.counters);
         let workers = (0..).zip(workers).map(|(number, (core, c))| worker(number, *core, c)).collect();
         let uptime_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Stats { uptime_ms, totals, workers }
+        let rules = listing::tenants(&self.site).into_iter().flat_map(|tenant| {
+            let counted = tenant.rules.into_iter().filter(|rule| rule.packets > 0);
+            counted.map(move |rule| RuleCount {
+                tenant: tenant.tenant.clone(),
+                rule: rule.rule,
+                packets: rule.packets,
+            })
+        });
+        Stats { uptime_ms, totals, workers, rules: rules.collect() }
     }
 
     fn ports(&self) -> Vec<PortReport> {
-        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, facts) = self.site.current();
-        let names = (0..).map(PortId).zip(config.port_names());
-        names
-            .zip(ports.iter())
-            .map(|((id, name), open)| self.port((&config, &facts), id, name, open))
-            .collect()
+        let names: Vec<&str> = config.port_names().collect();
+        self.site.ports.each(|(id, open)| {
+            let name = names.get(usize::from(id.0)).copied().unwrap_or_default();
+            self.port((&config, &facts), id, name, open)
+        })
     }
 
     fn neighbors(&self) -> Vec<NeighborReport> {

@@ -219,20 +219,22 @@ impl Learner {
         let old = std::mem::take(&mut self.networks);
         for (id, mut table) in old {
             let Some(id) = network(id) else { continue };
-            table.stations.retain(|mac, station| match place(id, *mac, station.at) {
-                Some(at) => {
-                    station.at = at;
-                    true
-                }
-                None => false,
-            });
-            let stations = &table.stations;
-            table.addresses.retain(|ip, binding| match address(id, *ip, binding.mac) {
-                Some(Owner::Configured) => true,
-                Some(Owner::Learned) => stations.contains_key(&binding.mac),
-                None => false,
-            });
+            table.retain(|mac, at| place(id, mac, at), |ip, mac| address(id, ip, mac));
             self.networks.insert(id, table);
+        }
+    }
+
+    /// Forgets what is not legal in a network any more; numbers stay. Changes of the network that were not taken are in
+    /// its [`contents`](Self::contents), too.
+    pub fn revise(
+        &mut self,
+        network: NetworkId,
+        place: impl Fn(Mac, Dest) -> Option<Dest>,
+        address: impl Fn(IpAddr, Mac) -> Option<Owner>,
+    ) {
+        if let Some(table) = self.networks.get_mut(&network) {
+            table.retain(place, address);
+            table.requeue();
         }
     }
 
@@ -284,6 +286,26 @@ impl Table {
             stations_due: VecDeque::new(),
             addresses_due: VecDeque::new(),
         }
+    }
+
+    fn retain(
+        &mut self,
+        place: impl Fn(Mac, Dest) -> Option<Dest>,
+        address: impl Fn(IpAddr, Mac) -> Option<Owner>,
+    ) {
+        self.stations.retain(|mac, station| match place(*mac, station.at) {
+            Some(at) => {
+                station.at = at;
+                true
+            }
+            None => false,
+        });
+        let stations = &self.stations;
+        self.addresses.retain(|ip, binding| match address(*ip, binding.mac) {
+            Some(Owner::Configured) => true,
+            Some(Owner::Learned) => stations.contains_key(&binding.mac),
+            None => false,
+        });
     }
 
     /// Puts everything in line anew.

@@ -1,8 +1,8 @@
 //! The life of a running flowrail: open, publish, follow the kernel, and close so that nothing is left.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,10 @@ use super::config::{Config, VlanId};
 use super::inspect::Inspector;
 use super::netlink::{Client, Link, NetlinkError, Resolver, Update};
 use super::notices::Notices;
+use super::ports::Ports;
 use super::publish::{self, Facts};
 use super::quiesce::Crew;
-use super::setup::{self, OpenPort, Setup, SetupError};
+use super::setup::{self, Setup, SetupError};
 use super::site::{Devices, Site};
 use crate::ids::IfIndex;
 use crate::worker::{Event, Shared, Worker};
@@ -132,7 +133,6 @@ async fn warn_of_foreign_encap_ips(config: &Config, client: &Client) -> Result<(
 struct Running {
     site: Arc<Site>,
     threads: Vec<JoinHandle<Worker>>,
-    ports: Arc<Mutex<Vec<OpenPort>>>,
     updates: mpsc::Receiver<Update>,
     events: mpsc::Receiver<Event>,
     notices: Notices,
@@ -149,7 +149,7 @@ impl Running {
         let (facts, devices) = interfaces(&config).await?;
         let (resolver, updates) = Resolver::start().await?;
         let (tell, events) = mpsc::channel(EVENT_QUEUE);
-        let Setup { workers, counters, wakers, ports } =
+        let Setup { workers, counters, wakers, doors, ports } =
             setup::open(&config, &facts, &devices.ifindexes, &tell)?;
         let shared = Arc::new(Shared {
             tables: ArcSwap::from_pointee(publish::snapshot(&config, &facts)),
@@ -158,19 +158,15 @@ impl Running {
         });
         let cores: Vec<usize> = workers.iter().map(|(core, _)| *core).collect();
         let threads = spawn(workers, &shared).map_err(system("worker thread"))?;
-        let ports = Arc::new(Mutex::new(ports));
+        let ports = Ports::new(ports, doors);
         let uplink_names = uplink_names(&config, &devices);
-        let site = Arc::new(Site::new(config, facts, devices, Crew { shared, counters, wakers }, resolver));
-        let inspector = Arc::new(Inspector {
-            site: Arc::clone(&site),
-            cores,
-            ports: Arc::clone(&ports),
-            uplink_names,
-            start: Instant::now(),
-        });
+        let crew = Crew { shared, counters, wakers };
+        let site = Arc::new(Site::new((config, facts), devices, crew, ports, resolver));
+        let inspector =
+            Arc::new(Inspector { site: Arc::clone(&site), cores, uplink_names, start: Instant::now() });
         let operate = Arc::clone(&site);
         let notices = Notices::default();
-        let mut running = Self { site, threads, ports, updates, events, notices, publish_at: None };
+        let mut running = Self { site, threads, updates, events, notices, publish_at: None };
         running.announce(started);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let api = tokio::spawn(server.serve(inspector, operate, async { drop(stopped.await) }));
@@ -187,12 +183,11 @@ impl Running {
     }
 
     fn announce(&self, started: Instant) {
-        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, _) = self.site.current();
-        for (name, port) in config.port_names().zip(ports.iter()) {
-            let copy = if port.zero_copy { "zero-copy" } else { "copy" };
-            info!("port {name}: {} queues, {} XDP, {copy} mode", port.queues, port.mode);
-        }
+        self.site.ports.each(|(id, port)| {
+            let name = config.port_names().nth(usize::from(id.0)).unwrap_or_default();
+            info!("port {name}: {port}");
+        });
         info!("ready in {} ms: {} workers", started.elapsed().as_millis(), self.threads.len());
     }
 
@@ -255,7 +250,7 @@ impl Running {
     }
 
     fn note_link(&self, link: &Link) {
-        if self.site.devices.ifindexes.contains(&link.ifindex) {
+        if self.site.ports.each(|(_, port)| port.ifindex).contains(&link.ifindex) {
             let state = if link.up && link.carrier { "up" } else { "down" };
             info!("interface {}: {state}, MTU {}", link.name, link.mtu);
         }
@@ -263,7 +258,7 @@ impl Running {
 
     /// Steering first, so that nothing new arrives; then the workers drain; their sockets close last.
     fn close(self) {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.site.ports.detach_all();
         self.site.crew.stop();
         for (index, thread) in self.threads.into_iter().enumerate() {
             match thread.join() {

@@ -2,6 +2,7 @@
 
 pub mod api;
 mod apply;
+mod carry;
 pub mod config;
 pub mod diff;
 mod groups;
@@ -10,9 +11,11 @@ mod inspect;
 pub mod learn;
 pub mod lifecycle;
 mod listing;
+mod moves;
 pub mod netlink;
 mod notices;
 pub mod plan;
+mod ports;
 pub mod publish;
 pub mod quiesce;
 pub mod report;

@@ -100,7 +100,8 @@ impl Crew {
         self.wake();
     }
 
-    fn wake(&self) {
+    /// Wakes all workers.
+    pub fn wake(&self) {
         self.wakers.iter().for_each(|waker| waker.wake());
     }
 }

@@ -155,6 +155,9 @@ pub struct MoveRequest {
     /// Its MACs there; absent: it keeps those it has.
     #[serde(default)]
     pub macs: Option<Vec<String>>,
+    /// Its IP addresses there; absent: it keeps those it has.
+    #[serde(default)]
+    pub ips: Option<Vec<String>>,
 }
 
 /// Answer to a change.
@@ -179,6 +182,9 @@ pub struct Took {
     pub compare_ms: f64,
     /// Building tables.
     pub build_ms: f64,
+    /// Opening ports.
+    #[serde(default)]
+    pub open_ms: f64,
     /// Putting in what is known of next hops and stations, and publishing.
     pub publish_ms: f64,
     /// Until every worker worked with the new tables.

@@ -12,7 +12,7 @@ use super::netlink::{Link as NetLink, NetlinkError};
 use super::publish::{Facts, InterfaceFacts};
 use crate::bpf::{AttachMode, AttachPolicy, BpfError, SteerMode, Steering};
 use crate::ids::{IfIndex, Nanos, PortId, QueueId};
-use crate::worker::command::commands;
+use crate::worker::command::{Command, Commands, commands};
 use crate::worker::counters::Counters;
 use crate::worker::handoff::{Inbox, Outbox, Waker, lane};
 use crate::worker::link::Link;
@@ -26,6 +26,8 @@ use crate::xsk::{
 const LANE_FRAMES: usize = 512;
 /// Frames that may wait for room on one TX ring.
 const BACKLOG_FRAMES: usize = 1024;
+/// Ports that may be added while flowrail runs.
+const SPARE_PORTS: usize = 512;
 /// Fewest frames of a UMEM for each socket that shares it.
 const MIN_FRAMES_PER_SOCKET: u32 = 128;
 
@@ -88,6 +90,25 @@ pub enum SetupError {
         /// At least.
         needed: u64,
     },
+    /// Too few free frames for one more socket.
+    #[error(
+        "port {name}: worker {worker} has {free} free frames, and a socket needs {MIN_FRAMES_PER_SOCKET}; restart with \
+         more workers.umem_frames"
+    )]
+    NoFrames {
+        /// The port.
+        name: String,
+        /// The worker.
+        worker: usize,
+        /// Its free frames.
+        free: u64,
+    },
+    /// More ports than there is room for.
+    #[error("port {name}: {SPARE_PORTS} ports were added since the start; restart to add more")]
+    NoPorts {
+        /// The port.
+        name: String,
+    },
     /// The process may open no more files.
     #[error("no file descriptor for a wakeup event: {0}")]
     Waker(std::io::Error),
@@ -117,8 +138,130 @@ pub struct Setup {
     pub counters: Vec<Arc<Counters>>,
     /// Wake them.
     pub wakers: Vec<Arc<Waker>>,
+    /// Their memory, and what they are asked to do.
+    pub doors: Vec<Door>,
     /// In the order of the port numbers.
     pub ports: Vec<OpenPort>,
+}
+
+/// How ports come to a running worker.
+#[derive(Clone)]
+pub struct Door {
+    /// Memory of its sockets.
+    umem: Umem,
+    /// What it is asked to do.
+    pub commands: Commands,
+    counters: Arc<Counters>,
+}
+
+/// A port that is open, but receives nothing yet.
+pub struct Opened {
+    /// The port, whose program is to be attached.
+    pub port: OpenPort,
+    /// What each worker is to be told.
+    pub commands: Vec<Command>,
+}
+
+/// Opens a port for workers that run: loads its program and binds its sockets. Dropping what is returned closes it again.
+///
+/// # Errors
+/// As at start-up, and when there is no room for one more port.
+pub fn open_port(
+    config: &Config,
+    id: PortId,
+    ifindex: IfIndex,
+    doors: &[Door],
+) -> Result<Opened, SetupError> {
+    let place = usize::from(id.0).checked_sub(config.uplinks.len()).and_then(|index| config.ports.get(index));
+    let name = || place.map_or_else(String::new, |port| port.name.clone());
+    let plan = plans(config).nth(usize::from(id.0)).ok_or_else(|| SetupError::NoPorts { name: name() })?;
+    if doors.iter().any(|door| usize::from(id.0) >= door.counters.port_capacity()) {
+        return Err(SetupError::NoPorts { name: name() });
+    }
+    let mut port = load(config, &plan, ifindex)?;
+    let owners = owners(port.queues, doors.len());
+    let mut commands = Vec::new();
+    for (worker, door) in doors.iter().enumerate() {
+        let mut links = Vec::new();
+        for queue in owned(port.queues, worker, doors.len()) {
+            let free = door.counters.frames.get().pool;
+            if free < u64::from(MIN_FRAMES_PER_SOCKET) {
+                return Err(SetupError::NoFrames { name: name(), worker, free });
+            }
+            // Half of what is free, so that the next port finds some, too.
+            let fill = usize::try_from(free / 2).unwrap_or(0).min(config.workers.ring_size as usize);
+            links.push(bind(config, (id, queue), &plan, &mut port, &door.umem, fill)?);
+        }
+        commands.push(Command::Open { port: id, links, route: route_to(worker, &owners) });
+    }
+    Ok(Opened { port, commands })
+}
+
+impl std::fmt::Display for OpenPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let copy = if self.zero_copy { "zero-copy" } else { "copy" };
+        write!(f, "{} queues, {} XDP, {copy} mode", self.queues, self.mode)
+    }
+}
+
+impl OpenPort {
+    /// Lets the port receive.
+    ///
+    /// # Errors
+    /// When the driver takes no program in the mode that the configuration asks for.
+    pub fn attach(&mut self, config: &Config) -> Result<(), SetupError> {
+        let policy =
+            if config.xdp.require_native { AttachPolicy::NativeOnly } else { AttachPolicy::NativeOrGeneric };
+        self.mode = self.steering.attach(policy)?;
+        Ok(())
+    }
+}
+
+/// Loads the program of a port.
+fn load(config: &Config, plan: &Plan, ifindex: IfIndex) -> Result<OpenPort, SetupError> {
+    Ok(OpenPort {
+        ifindex,
+        queues: xsk::rx_queues(&plan.interface)?,
+        mode: AttachMode::Native,
+        zero_copy: true,
+        steering: Steering::load(&plan.interface, plan.mode, &encap_ips(config))?,
+        statistics: Vec::new(),
+    })
+}
+
+/// Queues of a port that a worker owns.
+fn owned(queues: u32, worker: usize, workers: usize) -> impl Iterator<Item = QueueId> {
+    (0..queues).filter(move |queue| *queue as usize % workers == worker).map(QueueId)
+}
+
+/// Owner of each queue of a port.
+fn owners(queues: u32, workers: usize) -> Vec<usize> {
+    (0..queues as usize).map(|queue| queue % workers).collect()
+}
+
+/// Binds the socket of a queue and gives it to the port's program.
+fn bind(
+    config: &Config,
+    (id, queue): (PortId, QueueId),
+    plan: &Plan,
+    port: &mut OpenPort,
+    umem: &Umem,
+    fill: usize,
+) -> Result<Link, SetupError> {
+    let socket = Socket::bind(&socket_config(config, &plan.interface, queue, umem))?;
+    port.zero_copy &= socket.zero_copy();
+    port.statistics.push(socket.statistics_reader());
+    port.steering.insert_socket(queue, socket.as_fd())?;
+    Ok(Link::new(id, queue, socket, BACKLOG_FRAMES, fill))
+}
+
+/// Where a worker without a queue of the port sends its packets: such workers spread over those that have one.
+fn route_to(worker: usize, owners: &[usize]) -> Route {
+    match owners.get(worker % owners.len().max(1)) {
+        Some(owner) if *owner < worker => Route::Worker(*owner),
+        Some(owner) => Route::Worker(owner.saturating_sub(1)),
+        None => Route::None,
+    }
 }
 
 /// Compares an interface with what the configuration says of it, and fills in what that leaves open.
@@ -155,26 +298,12 @@ pub fn open(
     let cores = cores(&config.workers.cores)?;
     let mut closed = Vec::new();
     for (plan, ifindex) in plans(config).zip(ifindexes) {
-        let queues = xsk::rx_queues(&plan.interface)?;
-        let steering = Steering::load(&plan.interface, plan.mode, &encap_ips(config))?;
-        let statistics = Vec::new();
-        closed.push((
-            plan,
-            OpenPort {
-                ifindex: *ifindex,
-                queues,
-                mode: AttachMode::Native,
-                zero_copy: true,
-                steering,
-                statistics,
-            },
-        ));
+        let port = load(config, &plan, *ifindex)?;
+        closed.push((plan, port));
     }
     let mut setup = build_workers(config, &cores, &mut closed, events)?;
-    let policy =
-        if config.xdp.require_native { AttachPolicy::NativeOnly } else { AttachPolicy::NativeOrGeneric };
     for (_, mut port) in closed {
-        port.mode = port.steering.attach(policy)?;
+        port.attach(config)?;
         setup.ports.push(port);
     }
     Ok(setup)
@@ -240,12 +369,22 @@ fn build_workers(
         seats.push(seat(config, index, cores.len(), ports)?);
     }
     connect(&mut seats);
-    let owners: Vec<Vec<usize>> =
-        ports.iter().map(|(_, port)| (0..port.queues as usize).map(|q| q % cores.len()).collect()).collect();
-    let mut setup =
-        Setup { workers: Vec::new(), counters: Vec::new(), wakers: Vec::new(), ports: Vec::new() };
+    let owners: Vec<Vec<usize>> = ports.iter().map(|(_, port)| owners(port.queues, cores.len())).collect();
+    let mut setup = Setup {
+        workers: Vec::new(),
+        counters: Vec::new(),
+        wakers: Vec::new(),
+        doors: Vec::new(),
+        ports: Vec::new(),
+    };
     for (index, (seat, core)) in seats.into_iter().zip(cores).enumerate() {
-        let counters = Arc::new(Counters::new(ports.len()));
+        let counters = Arc::new(Counters::new(ports.len() + SPARE_PORTS));
+        let commands = commands();
+        setup.doors.push(Door {
+            umem: seat.umem.clone(),
+            commands: Arc::clone(&commands),
+            counters: Arc::clone(&counters),
+        });
         setup.counters.push(Arc::clone(&counters));
         setup.wakers.push(Arc::clone(&seat.waker));
         let events = events.clone();
@@ -258,7 +397,7 @@ fn build_workers(
             inboxes: seat.inboxes,
             counters,
             waker: seat.waker,
-            commands: commands(),
+            commands,
             // When the control thread is that far behind, it is told again by later packets.
             tell: Box::new(move |event| {
                 let _ = events.try_send(event);
@@ -276,8 +415,7 @@ fn seat(
     workers: usize,
     ports: &mut [(Plan, OpenPort)],
 ) -> Result<Seat, SetupError> {
-    let owned = |queues: u32| (0..queues).filter(move |q| *q as usize % workers == index);
-    let sockets: usize = ports.iter().map(|(_, port)| owned(port.queues).count()).sum();
+    let sockets: usize = ports.iter().map(|(_, port)| owned(port.queues, index, workers).count()).sum();
     let settings = &config.workers;
     let needed = sockets as u64 * u64::from(MIN_FRAMES_PER_SOCKET);
     if u64::from(settings.umem_frames) < needed {
@@ -296,12 +434,8 @@ fn seat(
     let fill = (settings.umem_frames as usize / (2 * sockets.max(1))).min(settings.ring_size as usize);
     let mut links = Vec::with_capacity(sockets);
     for (number, (plan, port)) in (0..).zip(ports.iter_mut()) {
-        for queue in owned(port.queues).map(QueueId) {
-            let socket = Socket::bind(&socket_config(config, &plan.interface, queue, &umem))?;
-            port.zero_copy &= socket.zero_copy();
-            port.statistics.push(socket.statistics_reader());
-            port.steering.insert_socket(queue, socket.as_fd())?;
-            links.push(Link::new(PortId(number), queue, socket, BACKLOG_FRAMES, fill));
+        for queue in owned(port.queues, index, workers) {
+            links.push(bind(config, (PortId(number), queue), plan, port, &umem, fill)?);
         }
     }
     let waker = Arc::new(Waker::new().map_err(SetupError::Waker)?);
@@ -348,12 +482,7 @@ fn routes(index: usize, links: &[Link], owners: &[Vec<usize>]) -> Vec<Route> {
         if let Some(own) = links.iter().position(|link| link.port == PortId(port)) {
             return Route::Link(own);
         }
-        // Workers without a queue of the port spread over those that have one.
-        match owners.get(index % owners.len().max(1)) {
-            Some(owner) if *owner < index => Route::Worker(*owner),
-            Some(owner) => Route::Worker(*owner - 1),
-            None => Route::None,
-        }
+        route_to(index, owners)
     };
     (0..).zip(owners).map(route).collect()
 }

@@ -6,23 +6,21 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::carry;
 use super::config::{Config, UplinkId};
 use super::groups::Groups;
-use super::learn::{self, Learner, Notice, Owner, Present};
+use super::learn::{Learner, Notice, Present};
 use super::netlink::{self, Remote, Resolver};
-use super::publish::{self, Facts, Path};
+use super::ports::Ports;
+use super::publish::{self, Facts, Patch, Path};
 use super::quiesce::Crew;
 use super::rules::RuleCounts;
 use crate::datapath::{GroupChange, Learned};
-use crate::ids::{IfIndex, Nanos, NetworkId, VtepId};
-use crate::tables::fdb::Dest;
-use crate::tables::fib::Prefix;
-use crate::tables::network::Gateway;
-use crate::tables::snapshot::{Role, Snapshot};
-use crate::tables::vrf::Route;
+use crate::ids::{IfIndex, Nanos, NetworkId};
+use crate::tables::snapshot::Snapshot;
 use crate::wire::ethernet::Mac;
 
-/// How the kernel numbers our interfaces.
+/// How the kernel numbers our interfaces, at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     /// Of all ports, in the order of their numbers.
@@ -35,10 +33,12 @@ pub struct Devices {
 pub struct Site {
     /// The workers.
     pub crew: Crew,
+    /// What is open.
+    pub ports: Ports,
     /// Knows the next hops.
     pub resolver: Resolver,
-    /// Interfaces.
-    pub devices: Devices,
+    /// Devices of the uplinks.
+    devices: Devices,
     /// One change of the configuration at a time.
     pub changing: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -62,13 +62,20 @@ struct State {
 impl Site {
     /// A site whose workers have the tables of `config`.
     #[must_use]
-    pub fn new(config: Config, facts: Facts, devices: Devices, crew: Crew, resolver: Resolver) -> Self {
+    pub fn new(
+        (config, facts): (Config, Facts),
+        devices: Devices,
+        crew: Crew,
+        ports: Ports,
+        resolver: Resolver,
+    ) -> Self {
         let paths = resolve(&config, &devices, &resolver);
         let mut learner = Learner::default();
-        configure(&mut learner, &config, &crew.shared.tables.load());
+        carry::configure(&mut learner, &config, &crew.shared.tables.load());
         let (config, facts) = (Arc::new(config), Arc::new(facts));
         Self {
             crew,
+            ports,
             resolver,
             devices,
             changing: tokio::sync::Mutex::default(),
@@ -185,42 +192,48 @@ impl Site {
         }
         let mut next = Snapshot::clone(&self.tables());
         next.generation += 1;
-        changes.iter().for_each(|change| write(&mut next, change));
+        changes.iter().for_each(|change| carry::write(&mut next, change));
         for (network, group) in regrouped {
-            write_group(&mut next, &state.config, &state.groups, network, group);
+            carry::write_group(&mut next, &state.config, &state.groups, network, group);
         }
         self.store(&mut state, next);
     }
 
     /// Replaces configuration and tables. Next hops that are resolved stay so, and learned entries that are legal in the
     /// new configuration stay. Returns the generation of the new tables.
-    pub fn adopt(&self, config: Config, facts: Facts, mut tables: Snapshot) -> u64 {
-        let mut state = self.state();
-        let old = self.tables();
-        (tables.generation, tables.layout) = (old.generation, old.layout + 1);
-        state.paths = resolve(&config, &self.devices, &self.resolver);
-        let known: Vec<(Path, Option<Mac>)> = self
-            .resolver
-            .report()
-            .into_iter()
-            .filter_map(|hop| Some((*state.paths.get(&hop.remote)?, Some(hop.mac?))))
-            .collect();
-        let mut next = publish::with_next_hops(&tables, &config, &facts, &known);
-        drop(tables);
-        let running = Arc::clone(&state.config);
+    pub fn adopt(&self, config: Config, facts: Facts, built: Built) -> u64 {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (old, running) = (self.tables(), Arc::clone(&state.config));
         state.rules.renumber(&running, &config, |number| self.crew.rule(number));
-        let State { learner, groups, regrouped, .. } = &mut *state;
-        carry_over(learner, groups, (&running, &old), (&config, &next));
-        regrouped.clear();
-        for (network, group) in groups.all() {
-            write_group(&mut next, &config, groups, network, group);
+        let State { learner, groups, paths, .. } = state;
+        let mut next = match built {
+            Built::All(mut tables) => {
+                *paths = resolve(&config, &self.devices, &self.resolver);
+                let known = known_next_hops(&self.resolver, paths);
+                tables.generation = old.generation;
+                let mut next = publish::with_next_hops(&tables, &config, &facts, &known);
+                drop(tables);
+                carry::renumber(learner, groups, (&running, &old), &config, &mut next);
+                next
+            }
+            Built::Patch(patch) => {
+                let mut next = Snapshot::clone(&old);
+                next.generation += 1;
+                // What waits to be published is not lost with the networks that stay.
+                learner.take_changes().iter().for_each(|change| carry::write(&mut next, change));
+                carry::patch(learner, groups, &config, patch, &mut next);
+                next
+            }
+        };
+        for (network, group) in std::mem::take(&mut state.regrouped) {
+            if next.network(network).is_some_and(|network| network.snooping) {
+                carry::write_group(&mut next, &config, &state.groups, network, group);
+            }
         }
-        configure(&mut state.learner, &config, &next);
-        for change in state.learner.contents() {
-            write(&mut next, &change);
-        }
+        next.layout = old.layout + 1;
         let generation = next.generation;
-        self.store(&mut state, next);
+        self.store(state, next);
         (state.config, state.facts) = (Arc::new(config), Arc::new(facts));
         generation
     }
@@ -247,6 +260,20 @@ impl Site {
     }
 }
 
+/// Tables of a new configuration, without what was learned.
+pub enum Built {
+    /// All of them.
+    All(Snapshot),
+    /// Those that a moved port changes.
+    Patch(Patch),
+}
+
+/// Paths whose next hop's MAC is known.
+fn known_next_hops(resolver: &Resolver, paths: &HashMap<Remote, Path>) -> Vec<(Path, Option<Mac>)> {
+    let hops = resolver.report().into_iter();
+    hops.filter_map(|hop| Some((*paths.get(&hop.remote)?, Some(hop.mac?)))).collect()
+}
+
 /// Hands the resolver every remote encap IP and the configured MACs; returns which path each remote is.
 fn resolve(config: &Config, devices: &Devices, resolver: &Resolver) -> HashMap<Remote, Path> {
     let device = |uplink: UplinkId| devices.resolving.get(usize::from(uplink.0)).copied();
@@ -263,146 +290,4 @@ fn resolve(config: &Config, devices: &Devices, resolver: &Resolver) -> HashMap<R
     }
     resolver.set_routes(&routes);
     paths
-}
-
-/// Gives the learner the learning networks of a configuration.
-fn configure(learner: &mut Learner, config: &Config, tables: &Snapshot) {
-    let settings = tables.networks().filter_map(|(id, network)| {
-        let learning = config.network(id)?.learning?;
-        let router = network.vrf.and_then(|vrf| tables.vrf(vrf)).map(|vrf| vrf.router_mac);
-        let gateway = network.gateway.as_deref();
-        let settings = learn::Settings {
-            ageing: learning.ageing,
-            macs: usize::try_from(learning.mac_limit).unwrap_or(usize::MAX),
-            routers: router.into_iter().chain(gateway.map(|gateway| gateway.mac)).collect(),
-            gateways: gateway.map(Gateway::addresses).unwrap_or_default(),
-        };
-        Some((id, settings))
-    });
-    learner.configure(settings.collect(), homes(config, tables));
-}
-
-/// First VTEP of the peer that each VTEP belongs to.
-fn homes(config: &Config, tables: &Snapshot) -> Vec<VtepId> {
-    let mut homes: Vec<VtepId> = tables.vteps.iter().map(|(id, _)| id).collect();
-    for peer in &config.peers {
-        let mut vteps = peer.encap_ips.iter().filter_map(|ip| tables.vteps.by_ip(*ip));
-        let Some(first) = vteps.next() else { continue };
-        for vtep in vteps {
-            if let Some(home) = homes.get_mut(vtep.0 as usize) {
-                *home = first;
-            }
-        }
-    }
-    homes
-}
-
-/// Renumbers what was learned, and drops what the new tables do not allow.
-fn carry_over(
-    learner: &mut Learner,
-    groups: &mut Groups,
-    old: (&Config, &Snapshot),
-    new: (&Config, &Snapshot),
-) {
-    let ids = (0..).map(NetworkId).zip(&new.0.networks).map(|(id, network)| (network.name.as_str(), id));
-    let by_name: HashMap<&str, NetworkId> = ids.collect();
-    let tables = new.1;
-    let network = |id: NetworkId| {
-        let name = old.0.networks.get(id.0 as usize).map(|network| network.name.as_str());
-        by_name.get(name?).copied()
-    };
-    let place = |id: NetworkId, at: Dest| {
-        let network = tables.network(id)?;
-        match at {
-            Dest::Port(port) => {
-                let carries = match tables.port(port)?.role {
-                    Role::Access(of) => of == id,
-                    Role::Trunk(trunk) => tables.trunk(trunk)?.tag(id).is_some(),
-                    Role::Uplink { .. } | Role::Native(_) => false,
-                };
-                carries.then_some(at)
-            }
-            Dest::Vtep(vtep) => {
-                let vtep = tables.vteps.by_ip(old.1.vteps.get(vtep)?.remote)?;
-                let admitted = network.flood.has_member(vtep) || tables.settings.accept_unknown_vtep;
-                admitted.then_some(Dest::Vtep(vtep))
-            }
-        }
-    };
-    let address = |id, ip, mac| {
-        let network = tables.network(id).filter(|network| network.neighbors.get(ip).is_none())?;
-        let is_static = network.fdb.get(mac).is_some();
-        Some(if is_static { Owner::Configured } else { Owner::Learned })
-    };
-    let is_unset = |id, mac| tables.network(id).is_some_and(|network| network.fdb.get(mac).is_none());
-    let learns = |id: NetworkId| network(id).filter(|id| tables.network(*id).is_some_and(|n| n.learning));
-    let snoops = |id: NetworkId| network(id).filter(|id| tables.network(*id).is_some_and(|n| n.snooping));
-    learner.renumber(learns, |id, mac, at| place(id, at).filter(|_| is_unset(id, mac)), address);
-    groups.renumber(snoops, place);
-}
-
-/// Makes the tables say who gets a group: the configured receivers, and those that joined.
-fn write_group(tables: &mut Snapshot, config: &Config, groups: &Groups, network: NetworkId, group: IpAddr) {
-    let (mut ports, mut vteps) = publish::group_receivers(config, &tables.vteps, network, group);
-    let is_configured = !ports.is_empty() || !vteps.is_empty();
-    let mut joined = groups.members(network, group).peekable();
-    let is_joined = joined.peek().is_some();
-    for at in joined {
-        match at {
-            Dest::Port(port) if !ports.contains(&port) => ports.push(port),
-            Dest::Vtep(vtep) if !vteps.contains(&vtep) => vteps.push(vtep),
-            Dest::Port(_) | Dest::Vtep(_) => {}
-        }
-    }
-    let Some(network) = tables.network_mut(network) else { return };
-    let flood = Arc::make_mut(&mut network.flood);
-    if is_configured || is_joined {
-        flood.set_group(group, &ports, &vteps);
-    } else {
-        flood.remove_group(group);
-    }
-}
-
-/// Makes the tables say what was learned.
-fn write(tables: &mut Snapshot, change: &learn::Change) {
-    match *change {
-        learn::Change::Station { network, mac, at } => {
-            let Some(network) = tables.network_mut(network) else { return };
-            match at {
-                Some(at) => network.fdb.insert(mac, at),
-                None => network.fdb.remove(mac),
-            };
-        }
-        learn::Change::Address { network: id, ip, mac } => {
-            let Some(network) = tables.network_mut(id) else { return };
-            let neighbors = Arc::make_mut(&mut network.neighbors);
-            match mac {
-                Some(mac) => neighbors.insert(ip, mac),
-                None => neighbors.remove(ip),
-            };
-            write_host_route(tables, id, ip, mac);
-        }
-    }
-}
-
-/// A station of a subnet that the gateway is in has a host route. No other route to the address is touched.
-fn write_host_route(tables: &mut Snapshot, id: NetworkId, ip: IpAddr, mac: Option<Mac>) {
-    let Some(network) = tables.network(id) else { return };
-    let (Some(vrf), Some(_)) = (network.vrf, &network.gateway) else { return };
-    let Some(prefix) = Prefix::new(ip, if ip.is_ipv4() { 32 } else { 128 }) else { return };
-    let Some(fib) = tables.vrf(vrf).map(|vrf| &vrf.fib) else { return };
-    let present = match ip {
-        IpAddr::V4(ip) => fib.get_v4(ip.octets()),
-        IpAddr::V6(ip) => fib.get_v6(ip.octets()),
-    };
-    let is_ours = match present {
-        Some(Route::Connected(of)) => of == id,
-        Some(Route::Host { network, .. }) => network == id,
-        _ => false,
-    };
-    let Some(vrf) = tables.vrf_mut(vrf).filter(|_| is_ours) else { return };
-    match mac {
-        Some(mac) => vrf.fib.insert(prefix, Route::Host { network: id, mac }),
-        None => vrf.fib.remove(prefix),
-    };
 }

@@ -78,6 +78,20 @@ pub struct Stats {
     pub totals: Totals,
     /// Workers, by number.
     pub workers: Vec<WorkerStats>,
+    /// Policy rules that decided or counted a packet, by tenant and in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleCount>,
+}
+
+/// What a policy rule counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleCount {
+    /// Name of the tenant.
+    pub tenant: String,
+    /// Name of the rule, or its place in the list from 1.
+    pub rule: String,
+    /// Packets that it decided, or counted.
+    pub packets: u64,
 }
 
 /// Packets, summed over all workers and ports. Each received packet is forwarded, replied, punted, dropped, or

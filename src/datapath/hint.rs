@@ -57,7 +57,7 @@ pub fn fetch<'p>(
             let begun = heads.map(|head| Chain::of_tunnel(t, head).unwrap_or(Chain::End));
             walk(t, UPLINK_STEPS, begun, prefetch);
         }
-        Some(Role::Trunk(_) | Role::Native(_)) | None => {}
+        Some(Role::Trunk(_) | Role::Native(_) | Role::Closed) | None => {}
     }
 }
 

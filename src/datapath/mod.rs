@@ -46,6 +46,7 @@ pub fn receive<O: Observer>(t: &Snapshot, o: &mut O, port: PortId, packet: &mut 
                 None => Verdict::Drop(DropReason::VlanNotInTrunk),
             }
         }
+        Role::Closed => Verdict::Drop(DropReason::TxFailed),
         Role::Native(uplink) => {
             o.step(Step::Native(uplink));
             inner::complete(o, packet);

@@ -81,6 +81,8 @@ pub enum Role {
     Trunk(TrunkId),
     /// Access port whose frames leave an uplink as they are.
     Native(PortId),
+    /// A port that is gone; its number is kept for its return.
+    Closed,
 }
 
 /// A port of the forwarder.
@@ -188,6 +190,11 @@ impl Snapshot {
     pub fn with_trunks(mut self, trunks: Vec<Trunk>) -> Self {
         self.trunks = trunks.into();
         self
+    }
+
+    /// Replaces the ports: as many, in the order of their ids.
+    pub fn set_ports(&mut self, ports: Vec<Port>) {
+        self.ports = ports.into();
     }
 
     /// Adds a network; ids are given in order from 0.

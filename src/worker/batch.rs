@@ -364,7 +364,7 @@ fn may_still_send(t: &Snapshot, port: PortId, vni: Vni) -> bool {
         Some(Role::Access(id)) => in_reach(id),
         Some(Role::Trunk(id)) => t.trunk(id).is_some_and(|trunk| trunk.networks().any(in_reach)),
         Some(Role::Uplink { .. } | Role::Native(_)) => true,
-        None => false,
+        Some(Role::Closed) | None => false,
     }
 }
 

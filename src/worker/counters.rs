@@ -182,6 +182,12 @@ impl Counters {
         }
     }
 
+    /// How many ports have counters.
+    #[must_use]
+    pub fn port_capacity(&self) -> usize {
+        self.ports.len()
+    }
+
     /// Counters of a port.
     #[inline]
     #[must_use]

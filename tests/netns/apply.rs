@@ -103,13 +103,72 @@ fn what_cannot_change_is_refused_whole() {
     let config = movable_config(&pair)
         .replace("cores = [1]", "cores = [1]\nbatch = 32")
         .replace("vni = 300", "vni = 301")
-        .replace("interface = \"p2\"", "interface = \"p9\"");
+        .replace("interface = \"p2\"", "interface = \"p2\"\nsteer = \"roce\"");
     let output = pair.forwarder(0).apply(&config, &[]);
     assert_eq!(output.status.unwrap().code(), Some(1), "{output}");
-    for what in ["\n  [workers]\n", "\n  port p9 added\n", "\n  port p2 removed\n"] {
+    for what in ["\n  [workers]\n", "\n  port p2: steer\n"] {
         assert!(output.stderr.contains(what), "{output}");
     }
     assert_eq!(tables(&pair), before);
+    pair.finish();
+}
+
+/// The configuration without the port of the last network.
+fn without_last_port(pair: &Pair, port: &str) -> String {
+    let whole = pair.config(0);
+    let at = whole.find(&format!("\n[[port]]\ninterface = \"{port}\"")).unwrap();
+    whole[..at].to_owned()
+}
+
+#[test]
+fn ports_come_and_go_while_others_carry_traffic() {
+    for cores in ["[1]", "[0, 1]"] {
+        let plan = Plan {
+            vteps: [Vtep::None, Vtep::Kernel],
+            vnis: vec![100, 200],
+            cores,
+            ..Plan::against(Vtep::Kernel)
+        };
+        let mut pair = Pair::up(plan);
+        let (whole, part) = (pair.config(0), without_last_port(&pair, "p1"));
+        pair.start_forwarder(0, &part);
+        pair.expect_reachable(0);
+        let load = pair.tenant(0).spawn(&format!("ping -q -i 0.002 -c 2000 {}", TENANT_IP[1]));
+        for _ in 0..3 {
+            let done = pair.forwarder(0).apply(&whole, &[]).expect_success();
+            assert!(done.stdout.starts_with("+ port p1\n"), "{done}");
+            let tenant = &pair.hosts[0].tenants[1];
+            eventually("the new port's tenant reaches the far one", Duration::from_secs(5), || {
+                tenant.attempt(Duration::from_secs(2), &format!("ping -c 1 -W 1 {}", TENANT_IP[1])).success()
+            });
+            ping(tenant, TENANT_IP[1], 8000, 20);
+            let done = pair.forwarder(0).apply(&part, &[]).expect_success();
+            assert!(done.stdout.starts_with("- port p1\n"), "{done}");
+            let link = pair.hosts[0].netns.run("ip link show p1").stdout;
+            assert!(!link.contains("xdp"), "the program is still there: {link}");
+            assert_eq!(pair.forwarder(0).show("ports").as_array().unwrap().len(), 2);
+        }
+        let lost = load.wait(Duration::from_secs(20)).expect_success();
+        assert!(lost.stdout.contains("2000 received"), "the other tenant lost packets: {lost}");
+        pair.finish();
+    }
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_changes_nothing() {
+    let pair = movable(Plan::against(Vtep::Kernel));
+    let before = tables(&pair);
+    let more = "\n[[port]]\ninterface = \"p1x\"\nnetwork = \"net100\"\n";
+    let output = pair.forwarder(0).apply(&format!("{}{more}", movable_config(&pair)), &[]);
+    assert_eq!(output.status.unwrap().code(), Some(1), "{output}");
+    assert!(output.stderr.contains("port p1x: there is no interface p1x"), "{output}");
+    assert_eq!(tables(&pair), before);
+    // One that is there, but whose queue another has: lo has no queue that a socket could be bound to.
+    let more = "\n[[port]]\ninterface = \"lo\"\nnetwork = \"net100\"\n";
+    let output = pair.forwarder(0).apply(&format!("{}{more}", movable_config(&pair)), &[]);
+    assert_eq!(output.status.unwrap().code(), Some(1), "{output}");
+    assert_eq!(tables(&pair), before);
+    ping(pair.tenant(0), TENANT_IP[1], 56, 20);
     pair.finish();
 }
 

@@ -87,17 +87,28 @@ impl Config {
         uplinks.chain(self.ports.iter().map(|port| port.name.as_str()))
     }
 
-    /// Puts the access ports in another order, and renumbers what refers to them.
-    pub fn sort_ports_by_key<K: Ord>(&mut self, key: impl Fn(&Port) -> K) {
-        let mut order: Vec<(PortId, Port)> =
-            self.access_ports().map(|(id, port)| (id, port.clone())).collect();
-        order.sort_by_key(|(_, port)| key(port));
-        let places = self.access_ports().map(|(id, _)| id).zip(&order);
-        let new_id: HashMap<PortId, PortId> = places.map(|(new, (old, _))| (*old, new)).collect();
+    /// Gives the access ports the numbers that they have in `running`, so that counters and sockets stay theirs. What is
+    /// in `running` alone keeps its number, closed; what is new comes last.
+    pub fn number_ports_as(&mut self, running: &Self) {
+        let mut new: HashMap<String, (PortId, Port)> =
+            self.access_ports().map(|(id, port)| (port.name.clone(), (id, port.clone()))).collect();
+        let mut ports: Vec<(Option<PortId>, Port)> = Vec::with_capacity(self.ports.len());
+        for was in &running.ports {
+            ports.push(match new.remove(&was.name) {
+                Some((id, port)) => (Some(id), port),
+                None => (None, was.closed()),
+            });
+        }
+        let mut added: Vec<(PortId, Port)> = new.into_values().collect();
+        added.sort_by_key(|(id, _)| *id);
+        ports.extend(added.into_iter().map(|(id, port)| (Some(id), port)));
+        let first = u16::try_from(self.uplinks.len()).unwrap_or(u16::MAX);
+        let ids = (first..).map(PortId).zip(&ports);
+        let new_id: HashMap<PortId, PortId> = ids.filter_map(|(id, (was, _))| Some(((*was)?, id))).collect();
         for port in self.networks.iter_mut().flat_map(|n| &mut n.groups).flat_map(|g| &mut g.ports) {
             *port = new_id.get(port).copied().unwrap_or(*port);
         }
-        self.ports = order.into_iter().map(|(_, port)| port).collect();
+        self.ports = ports.into_iter().map(|(_, port)| port).collect();
     }
 
     /// The configured MACs of next hops.
@@ -257,6 +268,19 @@ pub struct Port {
     pub mtu: Option<u16>,
 }
 
+impl Port {
+    /// Whether it is there.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.role != PortRole::Closed
+    }
+
+    /// The same port, gone.
+    fn closed(&self) -> Self {
+        Self { role: PortRole::Closed, macs: Vec::new(), ips: Vec::new(), ..self.clone() }
+    }
+}
+
 /// What an access port's frames belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortRole {
@@ -266,6 +290,8 @@ pub enum PortRole {
     Trunk(Vec<VlanMember>),
     /// The underlay itself: RoCEv2 passes between port and uplink without encap.
     Native(UplinkId),
+    /// Nothing: a port that was removed while flowrail runs. No file has one.
+    Closed,
 }
 
 impl PortRole {
@@ -274,7 +300,7 @@ impl PortRole {
         let (one, many) = match self {
             Self::Network(id) => (Some(*id), &[][..]),
             Self::Trunk(members) => (None, members.as_slice()),
-            Self::Native(_) => (None, &[][..]),
+            Self::Native(_) | Self::Closed => (None, &[][..]),
         };
         one.into_iter().chain(many.iter().map(|member| member.network))
     }

@@ -17,6 +17,8 @@ pub(super) struct Names<'c> {
     new: &'c Config,
     /// Numbers of networks in the new one.
     by_name: HashMap<&'c str, NetworkId>,
+    /// Networks have the same numbers in both.
+    same_numbers: bool,
 }
 
 /// Behind the name of a network that comes or goes.
@@ -33,7 +35,8 @@ pub(super) fn peer(peer: &Peer) -> String {
 impl<'c> Names<'c> {
     pub(super) fn new(old: &'c Config, new: &'c Config) -> Self {
         let by_name = (0..).map(NetworkId).zip(&new.networks).map(|(id, n)| (n.name.as_str(), id));
-        Self { old, new, by_name: by_name.collect() }
+        let names = |config: &'c Config| config.networks.iter().map(|network| &network.name);
+        Self { old, new, by_name: by_name.collect(), same_numbers: names(old).eq(names(new)) }
     }
 
     pub(super) fn tenant(&self, a: &Tenant, b: &Tenant) -> Vec<String> {
@@ -82,6 +85,10 @@ impl<'c> Names<'c> {
     }
 
     pub(super) fn peer(&self, a: &Peer, b: &Peer) -> Vec<String> {
+        // There may be millions of endpoints, and most changes are none of theirs.
+        if self.same_numbers && a == b {
+            return Vec::new();
+        }
         let (added, removed, other) = self.endpoints(a, b);
         let changes = [
             list("encap_ips", &a.encap_ips, &b.encap_ips),
@@ -202,7 +209,7 @@ fn networks(config: &Config, port: &Port) -> String {
             };
             members.iter().map(one).collect::<Vec<_>>().join(" and ")
         }
-        PortRole::Native(_) => "none".to_owned(),
+        PortRole::Native(_) | PortRole::Closed => "none".to_owned(),
     }
 }
 

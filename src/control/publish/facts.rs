@@ -4,7 +4,7 @@ use crate::control::config::{self, Config};
 use crate::wire::ethernet::Mac;
 
 /// What the kernel, or the configuration in its place, says of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceFacts {
     /// Its MAC.
     pub mac: Mac,

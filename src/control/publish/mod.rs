@@ -4,6 +4,7 @@
 
 mod facts;
 mod networks;
+mod patch;
 mod ports;
 mod stations;
 mod vrfs;
@@ -21,6 +22,7 @@ use crate::wire::ethernet::Mac;
 
 pub use facts::{Facts, InterfaceFacts, MissingFact};
 pub use networks::{group_receivers, is_static, network};
+pub use patch::Patch;
 pub use vrfs::vrf;
 
 /// A remote encap IP, and the local end that sends to it.

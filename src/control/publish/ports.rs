@@ -24,6 +24,7 @@ pub(super) fn ports(config: &Config, facts: &Facts) -> Vec<Port> {
             PortRole::Network(network) => Role::Access(network),
             PortRole::Trunk(_) => Role::Trunk(trunks.next()?),
             PortRole::Native(uplink) => Role::Native(config.uplink_port(uplink)),
+            PortRole::Closed => Role::Closed,
         };
         Some((role, guard(port)))
     });

@@ -222,12 +222,28 @@ fn ports_and_endpoints_have_addresses() {
 }
 
 #[test]
-fn ports_in_another_order_keep_their_groups() {
-    let mut config = config();
-    config.sort_ports_by_key(|port| std::cmp::Reverse(port.name.clone()));
-    let names: Vec<_> = config.port_names().collect();
-    assert_eq!(names, ["eth1", "trunk0", "gpu0"]);
-    assert_eq!(config.networks[0].groups[0].ports, [PortId(2), PortId(1)]);
+fn ports_keep_the_numbers_they_run_with_and_their_groups() {
+    let mut running = config();
+    running.ports.reverse();
+    let mut new = config();
+    new.number_ports_as(&running);
+    assert_eq!(new.port_names().collect::<Vec<_>>(), ["eth1", "trunk0", "gpu0"]);
+    assert_eq!(new.networks[0].groups[0].ports, [PortId(2), PortId(1)]);
+
+    // What is gone keeps its number, closed; what is new comes last; what returns has its old place.
+    let mut without = config();
+    without.ports.remove(0);
+    without.networks.iter_mut().for_each(|network| network.groups.clear());
+    let mut added = without.ports[0].clone();
+    added.name = "gpu9".to_owned();
+    without.ports.insert(0, added);
+    without.number_ports_as(&running);
+    let open: Vec<_> = without.ports.iter().map(|port| (port.name.as_str(), port.is_open())).collect();
+    assert_eq!(open, [("trunk0", true), ("gpu0", false), ("gpu9", true)]);
+    let mut again = config();
+    again.number_ports_as(&without);
+    let open: Vec<_> = again.ports.iter().map(|port| (port.name.as_str(), port.is_open())).collect();
+    assert_eq!(open, [("trunk0", true), ("gpu0", true), ("gpu9", false)]);
 }
 
 #[test]
