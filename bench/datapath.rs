@@ -114,19 +114,13 @@ fn outer(src: Ipv4Addr, vni: Vni, inner_len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What differs between packets: where one arrives, and some bytes of it.
-#[derive(Clone, Copy)]
-struct Value {
-    port: PortId,
-    bytes: [u8; 16],
-}
+/// What differs between packets: some bytes of each.
+type Value = [u8; 16];
 
-impl Value {
-    fn new(port: PortId, from: &[u8]) -> Self {
-        let mut bytes = [0; 16];
-        bytes[..from.len()].copy_from_slice(from);
-        Self { port, bytes }
-    }
+fn value(from: &[u8]) -> Value {
+    let mut bytes = [0; 16];
+    bytes[..from.len()].copy_from_slice(from);
+    bytes
 }
 
 /// Where the bytes of a [`Value`] go.
@@ -144,6 +138,9 @@ enum At {
 
 struct Load {
     tables: Snapshot,
+    /// Ports on which batches arrive, in turn: a worker takes a batch from one port.
+    ports: Vec<PortId>,
+    turn: usize,
     /// Packets in chunks of a UMEM's size and alignment.
     chunks: Vec<u8>,
     frame: Vec<u8>,
@@ -155,7 +152,7 @@ struct Load {
 }
 
 impl Load {
-    fn new(tables: Snapshot, frame: Vec<u8>, routed: bool, at: At, mut values: Vec<Value>) -> Self {
+    fn new(tables: Snapshot, ports: Vec<PortId>, frame: Vec<u8>, at: At, mut values: Vec<Value>) -> Self {
         // Whole batches, so that the values ahead of a packet are those it will have.
         while !values.len().is_multiple_of(BATCH) {
             values.extend_from_within(..values.len().min(BATCH - values.len() % BATCH));
@@ -164,7 +161,7 @@ impl Load {
         for chunk in chunks.chunks_mut(CHUNK) {
             chunk[START..START + frame.len()].copy_from_slice(&frame);
         }
-        Self { tables, chunks, frame, routed, at, values, next: 0 }
+        Self { tables, ports, turn: 0, chunks, frame, routed: false, at, values, next: 0 }
     }
 
     fn encap(macs: usize, vteps: usize, v6: bool) -> Self {
@@ -172,8 +169,8 @@ impl Load {
     }
 
     fn encap_with(tables: Snapshot, macs: usize) -> Self {
-        let values = shuffled(macs).into_iter().map(|i| Value::new(ACCESS, &mac(i).0)).collect();
-        Self::new(tables, inner(mac(0), [10, 0, 0, 2].into()), false, At::Mac, values)
+        let values = shuffled(macs).into_iter().map(|i| value(&mac(i).0)).collect();
+        Self::new(tables, vec![ACCESS], inner(mac(0), [10, 0, 0, 2].into()), At::Mac, values)
     }
 
     fn encap_with_policy(rules: usize) -> Self {
@@ -198,42 +195,44 @@ impl Load {
     fn decap(macs: usize, vteps: usize) -> Self {
         let payload = inner(mac(macs), [10, 0, 0, 2].into());
         let vni = Vni::new(100).unwrap();
-        let value = |i| Value::new(UPLINK, &outer(vtep_ip(i), vni, payload.len())[24..34]);
+        let value = |i| value(&outer(vtep_ip(i), vni, payload.len())[24..34]);
         let values = shuffled(vteps).into_iter().map(value).collect();
         let frame = [outer(vtep_ip(0), vni, payload.len()), payload].concat();
-        Self::new(tables(macs, vteps, false), frame, false, At::V4, values)
+        Self::new(tables(macs, vteps, false), vec![UPLINK], frame, At::V4, values)
     }
 
-    /// From each tenant's station to an address of each of its routes of one family.
+    /// From each tenant's station, a batch from one and the next from another, to all its routes of one family.
     fn routed_encap(tables: Snapshot, tenants: usize, routes: usize, v6: bool) -> Self {
-        let value = |i| {
-            let (tenant, route) = (i / routes, i % routes);
-            match scale::prefix(route).1 {
-                IpAddr::V4(ip) if !v6 => Some(Value::new(scale::port(tenant), &inner(GATEWAY, ip)[24..34])),
-                IpAddr::V6(ip) if v6 => Some(Value::new(scale::port(tenant), &ip.octets())),
-                _ => None,
-            }
+        let value = |route| match scale::prefix(route).1 {
+            IpAddr::V4(ip) if !v6 => Some(value(&inner(GATEWAY, ip)[24..34])),
+            IpAddr::V6(ip) if v6 => Some(value(&ip.octets())),
+            _ => None,
         };
-        let values = shuffled(tenants * routes).into_iter().filter_map(value).collect();
+        let values = shuffled(routes).into_iter().filter_map(value).collect();
+        let mut ports: Vec<PortId> = shuffled(tenants).into_iter().map(scale::port).collect();
+        // An odd number, so that each port meets each batch of routes.
+        ports.push(ports[0]);
         let (frame, at) = match v6 {
             false => (inner(GATEWAY, STATION_IP), At::V4),
             true => (inner_v6(GATEWAY), At::V6Dst),
         };
-        Self::new(tables, frame, true, at, values)
+        Self { routed: true, ..Self::new(tables, ports, frame, at, values) }
     }
 
-    /// From the L3VNI of each tenant to its station.
+    /// From the L3VNI of each tenant to its station, another tenant for each packet.
     fn routed_decap(tables: Snapshot, tenants: usize) -> Self {
         let payload = inner(ROUTER, STATION_IP);
         let frame = |i| [outer(vtep_ip(0), scale::l3vni(i), payload.len()), payload.clone()].concat();
-        let values = shuffled(tenants).into_iter().map(|i| Value::new(UPLINK, &frame(i)[46..56])).collect();
-        Self::new(tables, frame(0), true, At::Vni, values)
+        let values = shuffled(tenants).into_iter().map(|i| value(&frame(i)[46..56])).collect();
+        Self { routed: true, ..Self::new(tables, vec![UPLINK], frame(0), At::Vni, values) }
     }
 
     /// One batch, as the worker runs it; every packet must be forwarded.
     #[inline]
     fn run(&mut self) {
         let values = &self.values[self.next..self.next + BATCH];
+        let port = self.ports[self.turn];
+        self.turn = if self.turn + 1 == self.ports.len() { 0 } else { self.turn + 1 };
         self.next = if self.next + BATCH == self.values.len() { 0 } else { self.next + BATCH };
         for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
             let packet = &mut chunk[START..];
@@ -241,20 +240,20 @@ impl Load {
                 packet[..self.frame.len()].copy_from_slice(&self.frame);
             }
             match self.at {
-                At::Mac => packet[..6].copy_from_slice(&value.bytes[..6]),
-                At::V4 => packet[24..34].copy_from_slice(&value.bytes[..10]),
-                At::V6Dst => packet[38..54].copy_from_slice(&value.bytes),
-                At::Vni => packet[46..56].copy_from_slice(&value.bytes[..10]),
+                At::Mac => packet[..6].copy_from_slice(&value[..6]),
+                At::V4 => packet[24..34].copy_from_slice(&value[..10]),
+                At::V6Dst => packet[38..54].copy_from_slice(value),
+                At::Vni => packet[46..56].copy_from_slice(&value[..10]),
             }
         }
         let len = self.frame.len();
         if self.tables.large {
             let heads = self.chunks.chunks(CHUNK).map(|chunk| &chunk[START..START + len]);
-            hint::fetch(&self.tables, values.iter().map(|value| value.port).zip(heads), prefetch);
+            hint::fetch(&self.tables, port, heads, prefetch);
         }
-        for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
+        for chunk in self.chunks.chunks_mut(CHUNK) {
             let mut packet = Packet::new(chunk, START, len, &[]);
-            let verdict = datapath::receive(&self.tables, &mut (), value.port, &mut packet);
+            let verdict = datapath::receive(&self.tables, &mut (), port, &mut packet);
             // As the worker takes it: a verdict that goes through memory is written in parts and read back whole, and
             // waits for that.
             let Verdict::Forward(out) = verdict else { panic!("{verdict:?}") };

@@ -2,11 +2,13 @@
 //! tables larger than the cache ([`Snapshot::large`]): it parses part of the packets twice.
 //!
 //! A look-up is a chain of reads that each say where the next one is. Alone, a packet waits for memory at every link; a
-//! batch takes each step for all its packets before the next, so that they wait together.
+//! batch takes each step for all its packets before the next, so that they wait together. What an access port's packets
+//! read first, network and VRF, is the same for the whole batch, and is read at once; packets of an uplink are of any
+//! tenant.
 
 use arrayvec::ArrayVec;
 
-use crate::ids::{NetworkId, PortId};
+use crate::ids::PortId;
 use crate::tables::fdb::Dest;
 use crate::tables::fib::Pending;
 use crate::tables::network::Network;
@@ -24,35 +26,61 @@ const INNER: usize = 50;
 
 /// Packets that take a step together.
 const GROUP: usize = 64;
-/// Links of the longest chain: VRF, routes, slots, network of a station, its FDB; or network, VRF, routes, slots, row.
-const STEPS: usize = 5;
+/// Steps of an access port's packet: FDB or routes, VTEP row.
+const ACCESS_STEPS: usize = 2;
+/// Steps of an uplink's: VRF, routes, slots, network of a station, its FDB.
+const UPLINK_STEPS: usize = 5;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Calls `prefetch` with the address of each cache line that looking these packets up will read. `packets` are the
-/// ports that received them, and their first bytes.
+/// Calls `prefetch` with the address of each cache line that looking up a batch of `port` will read. `heads` are the first
+/// bytes of its packets.
 #[inline]
 pub fn fetch<'p>(
     t: &Snapshot,
-    mut packets: impl Iterator<Item = (PortId, &'p [u8])>,
+    port: PortId,
+    heads: impl Iterator<Item = &'p [u8]>,
+    prefetch: impl FnMut(*const u8),
+) {
+    match t.port(port).map(|row| row.role) {
+        Some(Role::Access(id)) => {
+            let Some(network) = t.network(id) else { return };
+            let vrf = routes_of(t, network);
+            walk(
+                t,
+                ACCESS_STEPS,
+                heads.map(|frame| Chain::of_known(network, vrf, frame).unwrap_or(Chain::End)),
+                prefetch,
+            );
+        }
+        Some(Role::Uplink { .. }) => {
+            let begun = heads.map(|head| Chain::of_tunnel(t, head).unwrap_or(Chain::End));
+            walk(t, UPLINK_STEPS, begun, prefetch);
+        }
+        Some(Role::Trunk(_) | Role::Native(_) | Role::Closed) | None => {}
+    }
+}
+
+/// Takes chains to their end, each step for a group of them.
+#[inline]
+fn walk<'t, 'p>(
+    t: &'t Snapshot,
+    steps: usize,
+    mut begun: impl Iterator<Item = Chain<'t, 'p>>,
     mut prefetch: impl FnMut(*const u8),
 ) {
     loop {
-        let mut chains: ArrayVec<Chain<'_, 'p>, GROUP> = ArrayVec::new();
-        for (port, head) in packets.by_ref() {
-            let begun = begin(t, port, head);
-            begun.announce(&mut prefetch);
-            chains.push(begun);
-            if chains.is_full() {
-                break;
-            }
+        let mut chains: ArrayVec<Chain<'t, 'p>, GROUP> = ArrayVec::new();
+        for chain in begun.by_ref().take(GROUP) {
+            chain.announce(&mut prefetch);
+            chains.push(chain);
         }
         if chains.is_empty() {
             return;
         }
-        for _ in 1..STEPS {
+        for _ in 1..steps {
             for chain in &mut chains {
-                *chain = chain.next(t);
+                *chain = chain.next(t).unwrap_or(Chain::End);
                 chain.announce(&mut prefetch);
             }
         }
@@ -65,7 +93,7 @@ enum Chain<'t, 'p> {
     /// Bridged or routed, the network knows.
     Network(&'t Network, &'p [u8]),
     /// As before: the gateway's MAC decides.
-    Either(&'t Network, Option<&'t Vrf>, &'p [u8]),
+    Gateway(&'t Network, &'t Vrf, &'p [u8]),
     /// Routed.
     Vrf(&'t Vrf, &'p [u8]),
     /// Routes of one address family.
@@ -75,26 +103,11 @@ enum Chain<'t, 'p> {
     /// A station's network.
     Station(&'t Network, Mac),
     /// The FDB bucket of a station.
-    Bucket(&'t [u8]),
+    Fdb(&'t Network, Mac),
     /// Outer headers.
     Row(&'t VtepRow),
     /// Nothing more is to be read, or nobody knows what.
     End,
-}
-
-/// The network or VRF of a packet, as far as its first bytes tell.
-#[inline]
-fn begin<'t, 'p>(t: &'t Snapshot, port: PortId, head: &'p [u8]) -> Chain<'t, 'p> {
-    let network = |id: NetworkId, frame| t.network(id).map(|network| Chain::Network(network, frame));
-    let begun = match t.port(port).map(|row| row.role) {
-        Some(Role::Access(id)) => network(id, head),
-        Some(Role::Uplink { .. }) => tunnelled(head).and_then(|(vni, frame)| match t.target_of(vni)? {
-            VniTarget::Network(id) => network(id, frame),
-            VniTarget::Vrf(id) => Some(Chain::Vrf(t.vrf(id)?, frame)),
-        }),
-        Some(Role::Trunk(_) | Role::Native(_) | Role::Closed) | None => None,
-    };
-    begun.unwrap_or(Chain::End)
 }
 
 /// VNI and inner frame.
@@ -105,74 +118,87 @@ fn tunnelled(head: &[u8]) -> Option<(Vni, &[u8])> {
 }
 
 impl<'t, 'p> Chain<'t, 'p> {
-    /// One step on: reads what the step before announced.
+    /// A packet of the underlay: its VNI says the network or VRF.
     #[inline]
-    fn next(self, t: &'t Snapshot) -> Self {
-        self.read(t).unwrap_or(Self::End)
+    fn of_tunnel(t: &'t Snapshot, head: &'p [u8]) -> Option<Self> {
+        let (vni, frame) = tunnelled(head)?;
+        match t.target_of(vni)? {
+            VniTarget::Network(id) => Some(Self::Network(t.network(id)?, frame)),
+            VniTarget::Vrf(id) => Some(Self::Vrf(t.vrf(id)?, frame)),
+        }
     }
 
+    /// A packet of a network that is near, and its VRF too.
     #[inline]
-    fn read(self, t: &'t Snapshot) -> Option<Self> {
-        let row = |dest| match dest {
-            Dest::Vtep(id) => t.vteps.get(id).map(Chain::Row),
-            Dest::Port(_) => None,
-        };
+    fn of_known(network: &'t Network, vrf: Option<&'t Vrf>, frame: &'p [u8]) -> Option<Self> {
+        let dst = Mac(*frame.first_chunk()?);
+        match vrf.filter(|_| network.gateway.as_ref().is_some_and(|gateway| gateway.mac == dst)) {
+            Some(vrf) => Some(Self::Slots(pending(vrf, frame)?)),
+            None => Some(Self::Fdb(network, dst)),
+        }
+    }
+
+    /// One step on: reads what the step before announced.
+    #[inline(always)]
+    fn next(self, t: &'t Snapshot) -> Option<Self> {
         match self {
-            Self::Network(network, frame) => {
-                let vrf = network.gateway.as_ref().and(network.vrf).and_then(|id| t.vrf(id));
-                Some(Self::Either(network, vrf, frame))
-            }
-            Self::Either(network, vrf, frame) => {
-                let dst = Mac(*frame.first_chunk()?);
-                match vrf.filter(|_| network.gateway.as_ref().is_some_and(|gateway| gateway.mac == dst)) {
-                    Some(vrf) => routes(vrf, frame),
-                    None => row(network.fdb.get(dst)?),
-                }
-            }
-            Self::Vrf(vrf, frame) => routes(vrf, frame),
+            Self::Network(network, frame) => match routes_of(t, network) {
+                Some(vrf) => Some(Self::Gateway(network, vrf, frame)),
+                None => Some(Self::Fdb(network, Mac(*frame.first_chunk()?))),
+            },
+            Self::Gateway(network, vrf, frame) => match Self::of_known(network, Some(vrf), frame)? {
+                Self::Slots(pending) => Some(Self::Routes(pending)),
+                bridged => Some(bridged),
+            },
+            Self::Vrf(vrf, frame) => Some(Self::Routes(pending(vrf, frame)?)),
             Self::Routes(pending) => Some(Self::Slots(pending)),
             Self::Slots(pending) => match pending.get()? {
-                Route::Vtep { vtep, .. } => row(Dest::Vtep(vtep)),
+                Route::Vtep { vtep, .. } => t.vteps.get(vtep).map(Self::Row),
                 Route::Host { network, mac } => Some(Self::Station(t.network(network)?, mac)),
                 _ => None,
             },
-            Self::Station(network, mac) => Some(Self::Bucket(network.fdb.home(mac))),
-            Self::Bucket(_) | Self::Row(_) | Self::End => None,
+            Self::Station(network, mac) => Some(Self::Fdb(network, mac)),
+            Self::Fdb(network, mac) => match network.fdb.get(mac)? {
+                Dest::Vtep(id) => t.vteps.get(id).map(Self::Row),
+                Dest::Port(_) => None,
+            },
+            Self::Row(_) | Self::End => None,
         }
     }
 
     /// Tells the addresses that the next step, or the packet itself, will read.
-    #[inline]
+    #[inline(always)]
     fn announce(&self, prefetch: &mut impl FnMut(*const u8)) {
         match self {
             Self::Network(network, _) | Self::Station(network, _) => lines(*network, prefetch),
-            Self::Either(network, vrf, frame) => {
-                if let (Some(gateway), Some(vrf)) = (&network.gateway, vrf) {
-                    lines(&**gateway, prefetch);
-                    lines(*vrf, prefetch);
-                }
-                if let Some(dst) = frame.first_chunk() {
-                    prefetch(network.fdb.home(Mac(*dst)).as_ptr());
-                }
+            Self::Gateway(network, vrf, _) => {
+                network.gateway.iter().for_each(|gateway| lines(&**gateway, prefetch));
+                lines(*vrf, prefetch);
             }
             Self::Vrf(vrf, _) => lines(*vrf, prefetch),
             Self::Routes(pending) => range(pending.reads(), prefetch),
             Self::Slots(pending) => pending.reads_next(prefetch),
-            Self::Bucket(bucket) => prefetch(bucket.as_ptr()),
+            Self::Fdb(network, mac) => prefetch(network.fdb.home(*mac).as_ptr()),
             Self::Row(row) => lines(*row, prefetch),
             Self::End => {}
         }
     }
 }
 
-/// The VRF's routes for the destination of a frame.
+/// The VRF that a network's gateway leads to.
 #[inline]
-fn routes<'t, 'p>(vrf: &'t Vrf, frame: &[u8]) -> Option<Chain<'t, 'p>> {
+fn routes_of<'t>(t: &'t Snapshot, network: &Network) -> Option<&'t Vrf> {
+    network.gateway.as_ref().and(network.vrf).and_then(|id| t.vrf(id))
+}
+
+/// The look-up of a frame's destination.
+#[inline]
+fn pending<'t>(vrf: &'t Vrf, frame: &[u8]) -> Option<Pending<'t>> {
     let eth = ethernet::Header::parse(frame)?;
     let l3 = frame.get(ethernet::HEADER_LEN..)?;
     match eth.ethertype {
-        EtherType::IPV4 => Some(Chain::Routes(vrf.fib.begin_v4(*l3.get(16..)?.first_chunk()?))),
-        EtherType::IPV6 => Some(Chain::Routes(vrf.fib.begin_v6(*l3.get(24..)?.first_chunk()?))),
+        EtherType::IPV4 => Some(vrf.fib.begin_v4(*l3.get(16..)?.first_chunk()?)),
+        EtherType::IPV6 => Some(vrf.fib.begin_v6(*l3.get(24..)?.first_chunk()?)),
         _ => None,
     }
 }

@@ -135,16 +135,6 @@ fn ip_header(src: IpAddr, dst: IpAddr) -> Option<(EtherType, arrayvec::ArrayVec<
     }
 }
 
-impl VtepRow {
-    /// The row's two cache lines, so that the caller can have them fetched.
-    #[inline]
-    #[must_use]
-    pub fn lines(&self) -> [&[u8]; 2] {
-        let (first, second) = self.header.split_at(MAX_OUTER_LEN - 1);
-        [first, second]
-    }
-}
-
 /// Rows that a change copies: 32 kB.
 const CHUNK: usize = 256;
 

@@ -102,7 +102,7 @@ impl Worker {
 
     /// Fetches what the packets of a batch will look up.
     fn fetch_tables(&self, t: &Snapshot, port: PortId, frames: &[Frame]) {
-        hint::fetch(t, frames.iter().map(|frame| (port, self.umem.data(frame))), prefetch);
+        hint::fetch(t, port, frames.iter().map(|frame| self.umem.data(frame)), prefetch);
     }
 
     #[inline]

@@ -72,7 +72,7 @@ pub fn judge(input: &Input<'_>) -> (Verdict, Vec<u8>) {
     let tables = input.site.tables();
     let head = &input.frame[..input.head_len];
     // A hint may be wrong, but it must come to an end.
-    hint::fetch(&tables, std::iter::once((input.port, head)), |_| {});
+    hint::fetch(&tables, input.port, std::iter::once(head), |_| {});
     let (verdict, end) = receive(&tables, input);
     let elsewhere = Input { piece: input.piece / 2 + 1, ..*input };
     assert_eq!(receive(&tables, &elsewhere), (verdict, end.clone()), "it matters where UMEM frames end");

@@ -15,9 +15,9 @@ use super::vrf::Route;
 
 /// Routes of a VRF. A change of a clone copies the VRF's routes of one address family: 4 kB for 100 of them.
 ///
-/// Memory: 16 bytes a slot for IPv4, host or prefix, and 32 for IPv6; slots are a power of two, and a quarter to half of
-/// them in use. A look-up that no host route answers takes one more step for each prefix length of the family in use, so
-/// a VRF with all 32 lengths is slower than one with three, and right all the same.
+/// Memory: 32 to 64 bytes a route for IPv4, host or prefix, and 64 to 128 for IPv6, as slots double when half are in use.
+/// A look-up that no host route answers takes one more step for each prefix length of the family in use, so a VRF with all
+/// 32 lengths is slower than one with three, and right all the same.
 #[derive(Clone, Debug, Default)]
 pub struct Fib {
     v4: Arc<Routes<u32>>,

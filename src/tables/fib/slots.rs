@@ -131,3 +131,34 @@ impl<K: Key> Slots<K> {
         self.slots.len().saturating_sub(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::NetworkId;
+
+    proptest! {
+        /// Withdrawals leave no hole that hides what was pushed behind it.
+        #[test]
+        fn it_is_a_map(changes in prop::collection::vec((0u32..200, any::<bool>()), 0..800)) {
+            let (mut slots, mut map) = (Slots::<u32>::default(), HashMap::new());
+            for (number, (key, add)) in (0..).zip(changes) {
+                let route = Route::Connected(NetworkId(number));
+                if add {
+                    prop_assert_eq!(slots.insert(key, route), map.insert(key, route));
+                } else {
+                    prop_assert_eq!(slots.remove(key), map.remove(&key));
+                }
+                prop_assert_eq!(slots.len(), map.len());
+            }
+            for key in 0..201 {
+                prop_assert_eq!(slots.get(key), map.get(&key).copied());
+            }
+            prop_assert_eq!(slots.iter().collect::<HashMap<_, _>>(), map);
+        }
+    }
+}

@@ -54,7 +54,7 @@ pub struct Rule {
 /// What a policy sees of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// Source address; IPv4 in the low 32 bits.
+    /// Source address.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
