@@ -169,14 +169,14 @@ pub fn to_us<O: Observer>(
         return Verdict::Drop(DropReason::ToGateway);
     }
     o.step(Step::Answer(Answer::Echo));
-    send_back(t, o, from, ip.src, None, packet).unwrap_or(Verdict::Drop(DropReason::ToGateway))
+    send_back(t, o, from, ip.src(), None, packet).unwrap_or(Verdict::Drop(DropReason::ToGateway))
 }
 
 /// Turns an echo request into its reply. The data stays where it is, in however many frames. Fragments, options and
 /// extension headers, whose answer would need more than a turn, are no ping to us.
 fn make_echo_reply(ip: &Ip, packet: &mut Packet<'_>) -> Option<()> {
     let l3 = packet.head().get(ethernet::HEADER_LEN..)?;
-    let (header_len, request, reply, pseudo) = match (ip.src, ip.dst) {
+    let (header_len, request, reply, pseudo) = match (ip.src(), ip.dst()) {
         (IpAddr::V4(_), IpAddr::V4(_)) => {
             let header = ipv4::Header::parse(l3)?;
             let plain = header.header_len == ipv4::HEADER_LEN && !header.is_fragment();
@@ -200,7 +200,7 @@ fn make_echo_reply(ip: &Ip, packet: &mut Packet<'_>) -> Option<()> {
     packet.truncate(ethernet::HEADER_LEN + ip.len);
     let l3 = packet.head_mut().get_mut(ethernet::HEADER_LEN..)?;
     // Swapped addresses leave every checksum as it is.
-    match ip.src {
+    match ip.src() {
         IpAddr::V4(_) => ipv4::turn(l3, TTL),
         IpAddr::V6(_) => ipv6::turn(l3, TTL),
     }

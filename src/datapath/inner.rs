@@ -63,7 +63,7 @@ pub fn complete<O: Observer>(o: &mut O, packet: &mut Packet<'_>) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn read_and_complete<O: Observer>(o: &mut O, eth: &ethernet::Header, packet: &mut Packet<'_>) -> Inner {
     let (inner, layer4) = read(eth, packet.head());
     if let Some(layer4) = layer4
@@ -146,7 +146,7 @@ pub fn check_ethernet(eth: &ethernet::Header) -> Result<(), DropReason> {
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn read(eth: &ethernet::Header, head: &[u8]) -> (Inner, Option<Layer4>) {
     let l3 = head.get(ethernet::HEADER_LEN..).unwrap_or_default();
     let parsed = match eth.ethertype {

@@ -27,17 +27,45 @@ pub struct Ingress {
     pub vrf: VrfId,
 }
 
-/// The fields of an IP header that routing needs.
+/// The fields of an IP header that routing needs. Addresses are numbers rather than an enum, which would be put together in
+/// memory in parts and read back whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Ip {
-    /// Source.
-    pub src: IpAddr,
-    /// Destination.
-    pub dst: IpAddr,
+    /// IPv6 rather than IPv4.
+    v6: bool,
+    src: u128,
+    dst: u128,
     /// TTL or hop limit.
     pub ttl: u8,
     /// Header and payload, in bytes.
     pub len: usize,
+}
+
+impl Ip {
+    /// Source.
+    #[must_use]
+    pub fn src(&self) -> IpAddr {
+        address(self.v6, self.src)
+    }
+
+    /// Destination.
+    #[must_use]
+    pub fn dst(&self) -> IpAddr {
+        address(self.v6, self.dst)
+    }
+
+    /// Whether source or destination are of one link (RFC 4291 section 2.5.6, RFC 3927 section 7).
+    #[inline]
+    fn is_link_local(&self) -> [bool; 2] {
+        [self.src, self.dst].map(|ip| if self.v6 { ip >> 118 == 0x3fa } else { ip >> 16 == 0xa9fe })
+    }
+}
+
+fn address(v6: bool, number: u128) -> IpAddr {
+    match u32::try_from(number) {
+        Ok(number) if !v6 => IpAddr::V4(number.into()),
+        _ => IpAddr::V6(number.into()),
+    }
 }
 
 /// Routes a packet whose Ethernet destination is the VRF's router MAC or a gateway's.
@@ -54,14 +82,15 @@ pub fn route<O: Observer>(
         return Verdict::Drop(DropReason::PolicyDenied);
     }
     // Link-local addresses are of one network, not of the VRF.
+    let link_local = ip.is_link_local();
     if let Some(id) = from.network
-        && is_link_local(ip.dst)
-        && is_gateway(t, id, ip.dst)
+        && link_local[1]
+        && is_gateway(t, id, ip.dst())
     {
         return gateway::to_us(t, o, from, &ip, packet);
     }
-    let (vrf, route) = match look_up(o, from.vrf, vrf, ip.dst) {
-        Some(Route::Leak(other)) => match leak(t, o, other, ip.dst, packet) {
+    let (vrf, route) = match look_up_number(o, from.vrf, vrf, ip.v6, ip.dst) {
+        Some(Route::Leak(other)) => match leak(t, o, other, &ip, packet) {
             Ok(found) => found,
             Err(reason) => return Verdict::Drop(reason),
         },
@@ -70,8 +99,8 @@ pub fn route<O: Observer>(
     if let Some(Route::Gateway(_)) = route {
         return gateway::to_us(t, o, from, &ip, packet);
     }
-    // RFC 4291 section 2.5.6, RFC 3927 section 7: never forwarded.
-    if is_link_local(ip.src) || is_link_local(ip.dst) {
+    // Never forwarded.
+    if link_local[0] || link_local[1] {
         return Verdict::Drop(DropReason::NotRoutable);
     }
     match ip.ttl {
@@ -165,28 +194,36 @@ fn leak<'t, O: Observer>(
     t: &'t Snapshot,
     o: &mut O,
     id: VrfId,
-    dst: IpAddr,
+    ip: &Ip,
     packet: &Packet<'_>,
 ) -> Result<(&'t Vrf, Option<Route>), DropReason> {
     let vrf = t.vrf(id).ok_or(DropReason::NoRouteInVrf)?;
     if !super::policy_allows(o, vrf.policy.as_deref(), packet) {
         return Err(DropReason::PolicyDenied);
     }
-    Ok((vrf, look_up(o, id, vrf, dst)))
+    Ok((vrf, look_up_number(o, id, vrf, ip.v6, ip.dst)))
 }
 
 /// Asks a VRF for a route.
 pub(super) fn look_up<O: Observer>(o: &mut O, id: VrfId, vrf: &Vrf, dst: IpAddr) -> Option<Route> {
-    let route = match dst {
-        IpAddr::V4(ip) => vrf.fib.get_v4(ip.octets()),
-        IpAddr::V6(ip) => vrf.fib.get_v6(ip.octets()),
+    match dst {
+        IpAddr::V4(ip) => look_up_number(o, id, vrf, false, ip.to_bits().into()),
+        IpAddr::V6(ip) => look_up_number(o, id, vrf, true, ip.to_bits()),
+    }
+}
+
+#[inline]
+fn look_up_number<O: Observer>(o: &mut O, id: VrfId, vrf: &Vrf, v6: bool, dst: u128) -> Option<Route> {
+    let route = match u32::try_from(dst) {
+        Ok(dst) if !v6 => vrf.fib.get_v4(dst.to_be_bytes()),
+        _ => vrf.fib.get_v6(dst.to_be_bytes()),
     };
-    o.step(Step::Route(id, dst, route));
+    o.step(Step::Route(id, address(v6, dst), route));
     route
 }
 
 /// Reads the IP header of a packet that may be routed; `None` when it is cut, wrong, or not from one station to another.
-#[inline]
+#[inline(always)]
 fn read(ethertype: EtherType, packet: &Packet<'_>) -> Option<Ip> {
     let l3 = packet.head().get(ethernet::HEADER_LEN..)?;
     let ip = match ethertype {
@@ -196,8 +233,9 @@ fn read(ethertype: EtherType, packet: &Packet<'_>) -> Option<Ip> {
                 ipv4::checksum_is_valid(l3, ip.header_len) && usize::from(ip.total_len) >= ip.header_len;
             let unicast = ipv4::is_valid_source(ip.src) && ipv4::is_valid_source(ip.dst);
             (whole && unicast).then(|| Ip {
-                src: ip.src.into(),
-                dst: ip.dst.into(),
+                v6: false,
+                src: u32::from_be_bytes(ip.src).into(),
+                dst: u32::from_be_bytes(ip.dst).into(),
                 ttl: ip.ttl,
                 len: usize::from(ip.total_len),
             })?
@@ -205,8 +243,9 @@ fn read(ethertype: EtherType, packet: &Packet<'_>) -> Option<Ip> {
         EtherType::IPV6 => {
             let ip = ipv6::Header::parse(l3)?;
             (ipv6::is_valid_source(ip.src) && ipv6::is_valid_source(ip.dst)).then(|| Ip {
-                src: ip.src.into(),
-                dst: ip.dst.into(),
+                v6: true,
+                src: u128::from_be_bytes(ip.src),
+                dst: u128::from_be_bytes(ip.dst),
                 ttl: ip.hop_limit,
                 len: usize::from(ip.payload_len) + ipv6::HEADER_LEN,
             })?
@@ -214,13 +253,6 @@ fn read(ethertype: EtherType, packet: &Packet<'_>) -> Option<Ip> {
         _ => return None,
     };
     (ethernet::HEADER_LEN + ip.len <= packet.len()).then_some(ip)
-}
-
-fn is_link_local(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    }
 }
 
 fn is_gateway(t: &Snapshot, id: NetworkId, addr: IpAddr) -> bool {
@@ -236,9 +268,10 @@ fn forward<O: Observer>(o: &mut O, (dst, src): (Mac, Mac), ip: &Ip, packet: &mut
     let head = packet.head_mut();
     ethernet::set_macs(head, dst, src);
     let l3 = head.get_mut(ethernet::HEADER_LEN..).unwrap_or_default();
-    match ip.dst {
-        IpAddr::V4(_) => ipv4::decrement_ttl(l3),
-        IpAddr::V6(_) => ipv6::decrement_hop_limit(l3),
+    if ip.v6 {
+        ipv6::decrement_hop_limit(l3)
+    } else {
+        ipv4::decrement_ttl(l3)
     }
     o.step(Step::Routed { dst, src, ttl: ip.ttl - 1 });
 }

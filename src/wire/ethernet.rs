@@ -113,11 +113,12 @@ impl Header {
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *bytes.first_chunk::<HEADER_LEN>()?;
+        let (dst, rest) = bytes.first_chunk::<HEADER_LEN>()?.split_first_chunk::<6>()?;
+        let (src, ethertype) = rest.split_first_chunk::<6>()?;
         Some(Self {
-            dst: Mac([d0, d1, d2, d3, d4, d5]),
-            src: Mac([s0, s1, s2, s3, s4, s5]),
-            ethertype: EtherType(u16::from_be_bytes([t0, t1])),
+            dst: Mac(*dst),
+            src: Mac(*src),
+            ethertype: EtherType(u16::from_be_bytes(*ethertype.first_chunk()?)),
         })
     }
 }

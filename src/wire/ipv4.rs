@@ -39,8 +39,10 @@ impl Header {
     #[inline]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let [vihl, tos, l0, l1, _, _, f0, f1, ttl, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
-            *bytes.first_chunk::<HEADER_LEN>()?;
+        // Addresses are taken whole: put together of bytes, they would have to wait to be read as words.
+        let (fixed, addresses) = bytes.first_chunk::<HEADER_LEN>()?.split_first_chunk::<12>()?;
+        let (src, dst) = addresses.split_first_chunk::<4>()?;
+        let [vihl, tos, l0, l1, _, _, f0, f1, ttl, protocol, _, _] = *fixed;
         let header_len = usize::from(vihl & 0x0f) * 4;
         if vihl >> 4 != 4 || header_len < HEADER_LEN || bytes.len() < header_len {
             return None;
@@ -54,8 +56,8 @@ impl Header {
             fragment_offset: fragment & 0x1fff,
             ttl,
             protocol,
-            src: [s0, s1, s2, s3],
-            dst: [d0, d1, d2, d3],
+            src: *src,
+            dst: *dst.first_chunk()?,
         })
     }
 
