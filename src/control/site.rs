@@ -193,6 +193,7 @@ impl Site {
         let mut next = Snapshot::clone(&self.tables());
         next.generation += 1;
         changes.iter().for_each(|change| carry::write(&mut next, change));
+        next.recount();
         for (network, group) in regrouped {
             carry::write_group(&mut next, &state.config, &state.groups, network, group);
         }

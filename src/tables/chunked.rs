@@ -7,12 +7,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Chunked<T, const N: usize> {
     chunks: Vec<Arc<[T]>>,
+    /// Rows that were pushed and do not fill a chunk yet. Copied with every clone.
+    tail: Vec<T>,
     len: usize,
 }
 
 impl<T, const N: usize> Default for Chunked<T, N> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), len: 0 }
+        Self { chunks: Vec::new(), tail: Vec::new(), len: 0 }
     }
 }
 
@@ -21,26 +23,37 @@ impl<T: Clone, const N: usize> Chunked<T, N> {
     #[must_use]
     pub fn filled(row: &T, len: usize) -> Self {
         let sizes = (0..len.div_ceil(N)).map(|chunk| (len - chunk * N).min(N));
-        Self { chunks: sizes.map(|size| std::iter::repeat_n(row.clone(), size).collect()).collect(), len }
+        let chunks = sizes.map(|size| std::iter::repeat_n(row.clone(), size).collect()).collect();
+        Self { chunks, tail: Vec::new(), len }
     }
 
     /// The row at `index`.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
-        self.chunks.get(index / N)?.get(index % N)
+        match self.chunks.get(index / N) {
+            Some(chunk) => chunk.get(index % N),
+            None => self.tail.get(index - self.chunks.len() * N),
+        }
     }
 
     /// The row at `index` for a change. Copies its chunk if another snapshot has it too.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        Arc::make_mut(self.chunks.get_mut(index / N)?).get_mut(index % N)
+        let in_chunks = self.chunks.len() * N;
+        match self.chunks.get_mut(index / N) {
+            Some(chunk) => Arc::make_mut(chunk).get_mut(index % N),
+            None => self.tail.get_mut(index - in_chunks),
+        }
     }
 
-    /// Adds a row at the end. Copies the last chunk: meant for building, see [`FromIterator`] for many.
+    /// Adds a row at the end.
     pub fn push(&mut self, row: T) {
-        match self.chunks.last_mut().filter(|last| last.len() < N) {
-            Some(last) => *last = last.iter().cloned().chain([row]).collect(),
-            None => self.chunks.push([row].into()),
+        if let Some(last) = self.chunks.pop_if(|last| last.len() < N) {
+            self.tail = last.to_vec();
+        }
+        self.tail.push(row);
+        if self.tail.len() == N {
+            self.chunks.push(std::mem::take(&mut self.tail).into());
         }
         self.len += 1;
     }
@@ -60,7 +73,7 @@ impl<T: Clone, const N: usize> Chunked<T, N> {
 
     /// All rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail)
     }
 }
 
@@ -92,8 +105,13 @@ mod tests {
         assert_eq!(old.iter().copied().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
         assert_eq!(new.iter().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 99, 6, 7, 8, 9, 10]);
         let shared = old.chunks.iter().zip(&new.chunks).map(|(a, b)| Arc::ptr_eq(a, b)).collect::<Vec<_>>();
-        assert_eq!(shared, [true, false, false]);
-        assert_eq!((new.len(), new.get(11), old.get(10)), (11, None, None));
+        assert_eq!(shared, [true, false], "the last chunk is being filled");
+        assert_eq!((new.len(), new.get(10), new.get(11), old.get(10)), (11, Some(&10), None, None));
+        assert!(new.get(1000).is_none() && new.get_mut(1000).is_none());
+        new.push(11);
+        assert_eq!((new.chunks.len(), new.tail.len(), new.get(11)), (3, 0, Some(&11)));
+        *new.get_mut(11).unwrap() = 7;
+        assert_eq!(new.iter().last(), Some(&7));
     }
 
     #[test]

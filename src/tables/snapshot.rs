@@ -217,6 +217,14 @@ impl Snapshot {
         id
     }
 
+    /// Counts again what learning added and removed, for [`large`](Self::large).
+    pub fn recount(&mut self) {
+        let stations = self.networks.iter().map(|network| network.fdb.len());
+        let routes = self.vrfs.iter().map(|vrf| vrf.fib.len());
+        self.entries = stations.chain(routes).sum();
+        self.large = self.entries > LARGE;
+    }
+
     fn count(&mut self, entries: usize) {
         self.entries += entries;
         self.large |= self.entries > LARGE;
