@@ -12,6 +12,7 @@ use super::topology::UPLINK_MAC;
 use super::veth::{End, Veth};
 
 pub const ENCAP_IP: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+const ENCAP_IP6: [&str; 2] = ["fd00::1", "fd00::2"];
 
 /// A station: a namespace with one interface, `t0`, at the far end of a port.
 #[derive(Clone, Copy)]
@@ -32,21 +33,33 @@ pub struct Fabric {
     pub hosts: [Netns; 2],
     pub forwarders: [Option<Forwarder>; 2],
     stations: Vec<(Station, Netns)>,
+    encap_ip: [&'static str; 2],
     _turn: Turn,
 }
 
 impl Fabric {
     /// Hosts and stations, with nothing running. Underlay MTU 9214, ports 9000.
     pub fn new(stations: &[Station]) -> Self {
+        Self::over(ENCAP_IP, 24, stations)
+    }
+
+    /// The same over an IPv6 underlay.
+    pub fn over_ipv6(stations: &[Station]) -> Self {
+        Self::over(ENCAP_IP6, 64, stations)
+    }
+
+    fn over(encap_ip: [&'static str; 2], prefix: u8, stations: &[Station]) -> Self {
         let turn = Turn::wait();
         let hosts = [0, 1].map(|i| Netns::new(&format!("host{i}")));
         let underlay = Veth { mtu: 9214, queues: 1, offload: false };
         let [a, b] = [0, 1].map(|i| End { netns: &hosts[i], name: "u0", mac: UPLINK_MAC[i] });
         underlay.connect(a, b);
-        for (host, ip) in hosts.iter().zip(ENCAP_IP) {
-            host.run(&format!("ip addr add {ip}/24 dev u0"));
+        for (host, ip) in hosts.iter().zip(encap_ip) {
+            host.set_ipv6(ip.contains(':'));
+            host.run(&format!("ip addr add {ip}/{prefix} dev u0"));
         }
-        let mut fabric = Self { hosts, forwarders: [None, None], stations: Vec::new(), _turn: turn };
+        let mut fabric =
+            Self { hosts, forwarders: [None, None], stations: Vec::new(), encap_ip, _turn: turn };
         for station in stations {
             fabric.attach(*station);
         }
@@ -76,7 +89,8 @@ impl Fabric {
     /// Runs flowrail on a host. Workers and uplink are written here; `tables` is the rest.
     #[track_caller]
     pub fn start(&mut self, host: usize, tables: &str) {
-        self.forwarders[host] = Some(Forwarder::start(&self.hosts[host], &config(host, tables)));
+        self.forwarders[host] =
+            Some(Forwarder::start(&self.hosts[host], &config(host, self.encap_ip, tables)));
     }
 
     /// The station behind a port of a host.
@@ -105,13 +119,13 @@ impl Fabric {
 
 /// A whole configuration: the uplink and the other host as peer `far`, then `tables`, whose first lines may continue the
 /// peer's table.
-pub fn config(host: usize, tables: &str) -> String {
+fn config(host: usize, encap_ip: [&str; 2], tables: &str) -> String {
     format!(
         "[workers]\ncores = [1]\n[xdp]\nrequire_native = true\n\
          [[uplink]]\ninterface = \"u0\"\nencap_ips = [\"{}\"]\n\
          [[peer]]\nname = \"far\"\nencap_ips = [\"{}\"]\n{tables}",
-        ENCAP_IP[host],
-        ENCAP_IP[1 - host]
+        encap_ip[host],
+        encap_ip[1 - host]
     )
 }
 

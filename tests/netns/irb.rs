@@ -194,6 +194,21 @@ fn routed_traffic_crosses_between_two_flowrails() {
 }
 
 #[test]
+fn an_ipv6_underlay_carries_routed_traffic() {
+    let mut fabric = Fabric::over_ipv6(&[NEAR, BESIDE, FAR, STRETCHED]);
+    fabric.start(0, HOST_0);
+    fabric.start(1, HOST_1);
+    let near = fabric.station(0, "a0");
+    for to in ["10.3.0.1", "fd00:3::1"] {
+        expect_reachable(near, to);
+        ping(near, to, 56, 20);
+        ping(near, to, 8900, 5);
+    }
+    assert!(iperf(fabric.station(1, "c0"), near, "10.3.0.1", "").bytes > 10_000_000);
+    fabric.finish();
+}
+
+#[test]
 fn a_subnet_on_two_hosts_is_bridged_and_routed_from_elsewhere() {
     let fabric = against_flowrail();
     let (near, beside, stretched) =
