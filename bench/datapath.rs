@@ -236,8 +236,11 @@ impl Load {
         self.next = if self.next + BATCH == self.values.len() { 0 } else { self.next + BATCH };
         for (chunk, value) in self.chunks.chunks_mut(CHUNK).zip(values) {
             let packet = &mut chunk[START..];
-            if self.routed {
-                packet[..self.frame.len()].copy_from_slice(&self.frame);
+            // The rig's own work: a copy of known length is a few moves, one of any length a call.
+            match self.frame.first_chunk::<64>() {
+                Some(frame) if self.routed && self.frame.len() == 64 => packet[..64].copy_from_slice(frame),
+                _ if self.routed => packet[..self.frame.len()].copy_from_slice(&self.frame),
+                _ => {}
             }
             match self.at {
                 At::Mac => packet[..6].copy_from_slice(&value[..6]),
