@@ -16,8 +16,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use fixture::{ACCESS, LOCAL, NEIGHBOR, OTHER, Options, REMOTE, Rig, UPLINK, memory, tables, udp, vxlan};
 use flowrail::ids::{Nanos, PortId, QueueId};
+use flowrail::tables::fdb::Fdb;
+use flowrail::tables::network::{Network, UnknownUnicast};
+use flowrail::tables::snapshot::{Port, Role};
 use flowrail::wire::drop::{DropReason, Note};
 use flowrail::wire::ethernet::Mac;
+use flowrail::wire::vxlan::Vni;
 use flowrail::worker::command::{Command, commands};
 use flowrail::worker::handoff::{Waker, lane};
 use flowrail::worker::link::Link;
@@ -215,6 +219,71 @@ fn an_idle_worker_sleeps_wakes_for_a_packet_and_stops_with_every_frame_free() {
     assert!(counters.loops.get() < 1_000_000, "no spinning while idle");
     let frames = counters.frames.get();
     assert_eq!(frames.pool + frames.fill, frames.total);
+}
+
+#[test]
+fn what_the_worker_itself_cannot_take_on_has_its_reason() {
+    let t = tables(true);
+    let mut rig = Rig::new(Options::default());
+    rig.push(UPLINK, &[0xff; 60]);
+    rig.round(&t, 0);
+    assert_eq!(rig.dropped(DropReason::Misdirected), 1, "the program steers no such frame");
+    // 19 frames of 3840 bytes.
+    rig.push(ACCESS, &udp(LOCAL, REMOTE, 65_000).into_iter().chain([0; 7000]).collect::<Vec<_>>());
+    rig.round(&t, 0);
+    assert_eq!(rig.dropped(DropReason::ChainTooLong), 1);
+
+    // Every frame is in a fill ring: none is free for copies.
+    let mut rig = Rig::new(Options { chunks: 3 * 64, ..Options::default() });
+    rig.push(ACCESS, &udp(LOCAL, Mac::BROADCAST, 100));
+    rig.round(&t, 0);
+    assert_eq!(rig.dropped(DropReason::FramesExhausted), 1);
+}
+
+#[test]
+fn a_packet_that_waits_does_not_follow_its_port_to_another_network() {
+    let mut rig = Rig::new(Options::default());
+    rig.push(ACCESS, &udp(LOCAL, REMOTE, 100));
+    rig.round(&tables(false), 0);
+    let mut moved = tables(true);
+    moved.generation = 1;
+    let other = moved.push_network(Network::new(
+        Vni::new(200).unwrap(),
+        Fdb::default(),
+        UnknownUnicast::Drop,
+        &[ACCESS],
+        &[],
+        &[],
+    ));
+    let mut ports: Vec<Port> = [UPLINK, ACCESS, OTHER].map(|id| moved.port(id).unwrap().clone()).into();
+    ports[1].role = Role::Access(other);
+    moved.set_ports(ports);
+    rig.round(&moved, 1);
+    assert_eq!(rig.dropped(DropReason::Reconfigured), 1);
+    assert!(rig.sent(UPLINK).is_empty());
+}
+
+#[test]
+fn what_is_queued_at_the_end_is_counted() {
+    let options = Options { chunks: 96, ring: 16, ..Options::default() };
+    let Rig { worker, mut peers, counters, .. } = Rig::new(options);
+    let shared = Arc::new(Shared {
+        tables: ArcSwap::from_pointee(tables(true)),
+        fence: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || worker.run(&shared))
+    };
+    // The kernel takes nothing: 16 fit the TX ring, four wait.
+    for sent in 1..=20 {
+        assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
+        eventually("it is taken in", || counters.received() == sent);
+    }
+    shared.stop.store(true, Ordering::Relaxed);
+    drop(thread.join().unwrap());
+    assert_eq!((counters.forwarded.get(), counters.dropped(DropReason::Shutdown)), (16, 4));
 }
 
 /// Waits until something holds that another thread makes true.
