@@ -2,13 +2,11 @@
 //! comes out there is what left.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::common::forwarder::Forwarder;
 use super::common::netns::{Netns, Turn};
+use super::common::packet::Tap;
 use super::common::veth::{End, Veth};
 use super::judge::{self, Out};
 use super::manifest::{Case, Manifest};
@@ -19,81 +17,11 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long nothing else may come.
 const QUIET: Duration = Duration::from_millis(15);
 
-/// Far end of a port: a packet socket on the other end of its veth.
-struct FarEnd {
-    socket: OwnedFd,
-}
-
-impl FarEnd {
-    /// Opens a packet socket in a namespace, from a thread that enters it and ends.
-    fn open(netns: &Netns, interface: &str) -> Self {
-        let path = format!("/run/netns/{}", netns.name());
-        let interface = interface.to_owned();
-        let open = move || {
-            let namespace = File::open(&path).unwrap();
-            // SAFETY: an open descriptor of a namespace; affects this thread alone, which ends below.
-            assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
-            packet_socket(&interface).unwrap()
-        };
-        Self { socket: std::thread::spawn(open).join().unwrap() }
-    }
-
-    fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: the pointer and length are of one live slice.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    fn receive(&self) -> Option<Vec<u8>> {
-        let mut frame = vec![0u8; 65_536];
-        let flags = libc::MSG_DONTWAIT;
-        // SAFETY: the buffer is live and as long as said.
-        let len =
-            unsafe { libc::recv(self.socket.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), flags) };
-        frame.truncate(usize::try_from(len).ok()?);
-        Some(frame)
-    }
-}
-
-fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
-    let protocol = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: takes integers only.
-    let fd =
-        unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol)) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that was just made and that nobody else has.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let name = std::ffi::CString::new(interface).unwrap();
-    let one: libc::c_int = 1;
-    // SAFETY: plain data of the sizes given, and a C string.
-    unsafe {
-        let mut address: libc::sockaddr_ll = std::mem::zeroed();
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol;
-        address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-        let size = size_of::<libc::sockaddr_ll>() as u32;
-        if libc::bind(fd, std::ptr::from_ref(&address).cast(), size) != 0
-            || libc::setsockopt(
-                fd,
-                libc::SOL_PACKET,
-                libc::PACKET_IGNORE_OUTGOING,
-                std::ptr::from_ref(&one).cast(),
-                4,
-            ) != 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(socket)
-}
-
 /// A host with one uplink and an access port for each network, and the far end of each.
 struct Stage {
     host: Netns,
     names: Names,
-    ends: BTreeMap<String, FarEnd>,
+    ends: BTreeMap<String, Tap>,
     _others: Vec<Netns>,
 }
 
@@ -109,7 +37,7 @@ impl Stage {
                 End { netns: &host, name: near, mac },
                 End { netns: &other, name: "far", mac: "02:00:00:00:ff:01" },
             );
-            ends.insert(setup::port_name(port), FarEnd::open(&other, "far"));
+            ends.insert(setup::port_name(port), Tap::open(&other, "far"));
             others.push(other);
         };
         connect("underlay", "u0", &manifest.config.local_vtep.mac);
@@ -209,7 +137,7 @@ fn one(
         // A packet socket sends no frame shorter than an Ethernet header.
         if frame.len() >= 14 {
             let end = &stage.ends[&input_port(case, index, frame)];
-            end.send(frame).map_err(|e| format!("frame {index} was not sent: {e}"))?;
+            end.try_send(frame).map_err(|e| format!("frame {index} was not sent: {e}"))?;
             sent += 1;
         }
     }

@@ -36,9 +36,14 @@ impl Tap {
     /// Sends a frame as it is.
     #[track_caller]
     pub fn send(&self, frame: &[u8]) {
+        self.try_send(frame).unwrap();
+    }
+
+    /// Sends a frame that the kernel may refuse.
+    pub fn try_send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and length are of one live slice.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert!(sent >= 0, "{}", io::Error::last_os_error());
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// The next frame that has arrived, if any.
