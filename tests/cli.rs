@@ -94,6 +94,10 @@ fn check_says_what_is_in_a_right_file() {
     let output = flowrail(&["check", "--json", path]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((code(&output), &json["ok"], &json["uplinks"]), (0, &true.into(), &1.into()));
+
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/examples/two-tenants.toml");
+    let told = stdout(&flowrail(&["check", example]));
+    assert!(told.ends_with(", 3 tenants, 3 routes, 4 rules\n"), "{told}");
 }
 
 #[test]

@@ -41,31 +41,39 @@ pub(super) fn main(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(config: &Config) -> String {
-    let endpoints = config.endpoint_count();
-    let counts = [
-        (config.uplinks.len(), "uplink"),
-        (config.networks.len(), "network"),
-        (config.ports.len(), "port"),
-        (config.peers.len(), "peer"),
-        (endpoints, "endpoint"),
-        (config.static_neighbors.len(), "static neighbor"),
+/// What a configuration has, and how much of it. Tenants and what they have are told only where there are any.
+fn things(config: &Config) -> Vec<(&'static str, usize)> {
+    let routes = config.tenants.iter().map(|tenant| tenant.routes.len()).sum();
+    let mut things = vec![
+        ("uplink", config.uplinks.len()),
+        ("network", config.networks.len()),
+        ("port", config.ports.len()),
+        ("peer", config.peers.len()),
+        ("endpoint", config.endpoint_count()),
+        ("static neighbor", config.static_neighbors.len()),
     ];
+    if !config.tenants.is_empty() {
+        things.extend([
+            ("tenant", config.tenants.len()),
+            ("route", routes),
+            ("rule", config.rules().count()),
+        ]);
+    }
+    things
+}
+
+fn summary(config: &Config) -> String {
     let plural = |count| if count == 1 { "" } else { "s" };
-    counts.map(|(count, what)| format!("{count} {what}{}", plural(count))).join(", ")
+    let counts = things(config).into_iter().map(|(what, count)| format!("{count} {what}{}", plural(count)));
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 fn counts(file: &str, config: &Config) -> serde_json::Value {
-    json!({
-        "file": file,
-        "ok": true,
-        "uplinks": config.uplinks.len(),
-        "networks": config.networks.len(),
-        "ports": config.ports.len(),
-        "peers": config.peers.len(),
-        "endpoints": config.endpoint_count(),
-        "static_neighbors": config.static_neighbors.len(),
-    })
+    let counts = things(config)
+        .into_iter()
+        .map(|(what, count)| (format!("{}s", what.replace(' ', "_")), count.into()));
+    let head = [("file".to_owned(), file.into()), ("ok".to_owned(), true.into())];
+    serde_json::Value::Object(head.into_iter().chain(counts).collect())
 }
 
 fn errors(report: &ConfigErrors) -> serde_json::Value {
