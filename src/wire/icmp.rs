@@ -95,7 +95,7 @@ const SHIM6: u8 = 140;
 #[must_use]
 pub fn carried_v6(l3: &[u8], next_header: u8) -> Carried {
     let (mut next, mut offset, mut fragmented) = (next_header, ipv6::HEADER_LEN, false);
-    for _ in 0..=MAX_WALKED {
+    for walked in 0..=MAX_WALKED {
         let is_extension = matches!(
             next,
             HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS | MOBILITY | HIP | SHIM6
@@ -106,9 +106,8 @@ pub fn carried_v6(l3: &[u8], next_header: u8) -> Carried {
         if !is_extension {
             return Carried::Other;
         }
-        let Some([following, len, f0, f1, ..]) = l3.get(offset..).and_then(|b| b.first_chunk::<8>()) else {
-            return Carried::Unclear;
-        };
+        let header = l3.get(offset..).and_then(|b| b.first_chunk::<8>()).filter(|_| walked < MAX_WALKED);
+        let Some([following, len, f0, f1, ..]) = header else { return Carried::Unclear };
         let len = usize::from(*len);
         offset += match next {
             FRAGMENT if u16::from_be_bytes([*f0, *f1]) & 0xfff8 != 0 => return Carried::LaterFragment,

@@ -46,7 +46,7 @@ fn carried(data: &[u8], first: u8) -> Carried {
             0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => {}
             _ => return Carried::Other,
         }
-        let Some(header) = data.get(at..at + 8).filter(|_| walked < 17) else { return Carried::Unclear };
+        let Some(header) = data.get(at..at + 8).filter(|_| walked < 16) else { return Carried::Unclear };
         if next == 44 {
             if u16::from_be_bytes([header[2], header[3]]) >> 3 != 0 {
                 return Carried::LaterFragment;
