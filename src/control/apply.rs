@@ -86,7 +86,7 @@ async fn change(
     let (new, facts, built) = blocking(move || {
         let built = match few {
             Some(networks) => Built::Patch(Patch::new(&new, &facts, &tables, &networks)),
-            None => Built::All(publish::snapshot(&new, &facts)),
+            None => Built::All(Box::new(publish::snapshot(&new, &facts))),
         };
         (new, facts, built)
     })

@@ -264,7 +264,7 @@ impl Site {
 /// Tables of a new configuration, without what was learned.
 pub enum Built {
     /// All of them.
-    All(Snapshot),
+    All(Box<Snapshot>),
     /// Those that a moved port changes.
     Patch(Patch),
 }
