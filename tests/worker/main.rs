@@ -11,6 +11,7 @@ mod fixture;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,7 +26,7 @@ use flowrail::wire::vxlan::Vni;
 use flowrail::worker::command::{Command, commands};
 use flowrail::worker::handoff::{Waker, lane};
 use flowrail::worker::link::Link;
-use flowrail::worker::{Idle, Route, Shared};
+use flowrail::worker::{Idle, Route, Shared, Worker};
 use proptest::prelude::*;
 
 #[test]
@@ -191,15 +192,7 @@ fn a_port_of_another_worker_is_reached_by_one_copy() {
 fn an_idle_worker_sleeps_wakes_for_a_packet_and_stops_with_every_frame_free() {
     let Rig { worker, mut peers, .. } =
         Rig::new(Options { idle: Idle::Adaptive(Nanos(50_000)), ..Options::default() });
-    let shared = Arc::new(Shared {
-        tables: ArcSwap::from_pointee(tables(true)),
-        fence: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-    });
-    let thread = {
-        let shared = Arc::clone(&shared);
-        std::thread::spawn(move || worker.run(&shared))
-    };
+    let (shared, thread) = start(worker);
     std::thread::sleep(Duration::from_millis(50));
     assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
     let mut sent = 0;
@@ -267,15 +260,7 @@ fn a_packet_that_waits_does_not_follow_its_port_to_another_network() {
 fn what_is_queued_at_the_end_is_counted() {
     let options = Options { chunks: 96, ring: 16, ..Options::default() };
     let Rig { worker, mut peers, counters, .. } = Rig::new(options);
-    let shared = Arc::new(Shared {
-        tables: ArcSwap::from_pointee(tables(true)),
-        fence: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-    });
-    let thread = {
-        let shared = Arc::clone(&shared);
-        std::thread::spawn(move || worker.run(&shared))
-    };
+    let (shared, thread) = start(worker);
     // The kernel takes nothing: 16 fit the TX ring, four wait.
     for sent in 1..=20 {
         assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
@@ -284,6 +269,17 @@ fn what_is_queued_at_the_end_is_counted() {
     shared.stop.store(true, Ordering::Relaxed);
     drop(thread.join().unwrap());
     assert_eq!((counters.forwarded.get(), counters.dropped(DropReason::Shutdown)), (16, 4));
+}
+
+/// Runs a worker in a thread of its own.
+fn start(worker: Worker) -> (Arc<Shared>, JoinHandle<Worker>) {
+    let shared = Arc::new(Shared {
+        tables: ArcSwap::from_pointee(tables(true)),
+        fence: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    });
+    let its = Arc::clone(&shared);
+    (shared, std::thread::spawn(move || worker.run(&its)))
 }
 
 /// Waits until something holds that another thread makes true.
@@ -312,15 +308,7 @@ fn ports_come_and_go_while_a_worker_runs_and_no_frame_is_lost() {
     };
     let waker = Arc::clone(&options.waker);
     let Rig { worker, mut peers, counters, .. } = Rig::new(options);
-    let shared = Arc::new(Shared {
-        tables: ArcSwap::from_pointee(tables(true)),
-        fence: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-    });
-    let thread = {
-        let shared = Arc::clone(&shared);
-        std::thread::spawn(move || worker.run(&shared))
-    };
+    let (shared, thread) = start(worker);
     let send = |command| {
         assert!(commands.push(command).is_ok());
         waker.wake();
@@ -363,15 +351,7 @@ fn a_fence_is_passed_when_everything_before_it_has_left() {
     let options = Options { idle: Idle::Adaptive(Nanos(50_000)), ..Options::default() };
     let waker = Arc::clone(&options.waker);
     let Rig { worker, mut peers, counters, .. } = Rig::new(options);
-    let shared = Arc::new(Shared {
-        tables: ArcSwap::from_pointee(tables(true)),
-        fence: AtomicU64::new(0),
-        stop: AtomicBool::new(false),
-    });
-    let thread = {
-        let shared = Arc::clone(&shared);
-        std::thread::spawn(move || worker.run(&shared))
-    };
+    let (shared, thread) = start(worker);
     assert!(peers[1].push(&udp(LOCAL, REMOTE, 100)));
     eventually("the packet is sent", || counters.forwarded.get() == 1);
     shared.fence.store(1, Ordering::Release);
